@@ -1,0 +1,1 @@
+"""Where candidates are run: simulators, the population trainer and the isolation of reward code. Knows no LLM."""

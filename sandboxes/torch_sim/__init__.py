@@ -1,0 +1,1 @@
+"""Batched simulators written as torch tensor operations: CPU or CUDA, same code."""

@@ -1,0 +1,1 @@
+"""The reward engine: task text in, reward.py and its proof out."""
