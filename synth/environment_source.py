@@ -1,0 +1,71 @@
+"""The simulator's source as the Coder may see it: without anything that computes a reward, a score or success."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from synth.task import Task
+
+_SECRET = re.compile(r"reward|metric|score|success|fitness", re.IGNORECASE)
+
+
+def environment_source(task: Task) -> str:
+    """Source of the task's simulator module, stripped by `strip_rewards`; empty when it cannot be read.
+
+    The module is found, not imported: the command line loads no simulator and no torch for it.
+    """
+    found = next(iter(entry_points(group="synth.simulators", name=task.simulator)), None)
+    if found is None:
+        return ""
+    try:
+        spec = importlib.util.find_spec(found.module)
+    except ImportError:
+        return ""
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return ""
+    return strip_rewards(Path(spec.origin).read_text(encoding="utf-8"))
+
+
+def strip_rewards(source: str) -> str:
+    """Remove every statement that names a reward, metric, score or success, then comments and blank runs.
+
+    A function or class is removed by its name; any other statement when a name, attribute, argument or text in it
+    tells of one. What is left is parsed again, so that the result is Python.
+    """
+    try:
+        module = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return ""
+    return ast.unparse(ast.fix_missing_locations(_Strip().visit(module)))
+
+
+class _Strip(ast.NodeTransformer):
+    def visit(self, node: ast.AST) -> ast.AST | None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return None if _SECRET.search(node.name) else self._with_body(node)
+        if isinstance(node, ast.If | ast.For | ast.While | ast.With | ast.Try):
+            return self._with_body(node)
+        if isinstance(node, ast.stmt) and _tells(node):
+            return None
+        return self.generic_visit(node) if isinstance(node, ast.Module) else node
+
+    def _with_body(self, node: ast.stmt) -> ast.AST | None:
+        heads = [c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt | ast.ExceptHandler)]
+        if any(_tells(head) for head in heads):
+            return None
+        kept = self.generic_visit(node)
+        if not getattr(kept, "body", True):
+            kept.body = [ast.Pass()]  # type: ignore[attr-defined]
+        return kept
+
+
+def _tells(node: ast.AST) -> bool:
+    for part in ast.walk(node):
+        words = [getattr(part, key, None) for key in ("id", "attr", "arg", "name", "value", "module")]
+        if any(isinstance(word, str) and _SECRET.search(word) for word in words):
+            return True
+    return False

@@ -1,0 +1,145 @@
+"""The run folder: configuration, events, candidates, calls to models, and at the end the reward with its proof.
+
+Every file is written whole or not at all; `events.jsonl` only ever grows. docs/runs.md lists the files.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from synth.candidate import Candidate
+from synth.errors import StoreError
+
+SCHEMA_VERSION = 1
+
+
+def new_run_folder(task: str, out: Path | None) -> Path:
+    """Create the folder of a new run: `out` itself when given, else `runs/<task>-<time>-<random>`.
+
+    Raises:
+        StoreError: it cannot be made, or `out` holds a run already.
+    """
+    folder = out or Path("runs") / f"{task}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    if (folder / "run.json").exists():
+        raise StoreError(f"{folder} already holds a run; give another folder with --out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot create the run folder {folder}: {error.strerror}") from error
+    return folder
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file's content; a crash leaves the old one or the new one.
+
+    Raises:
+        StoreError: it cannot be written, as on a full disk; says what to do.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(name, 0o644)
+            os.replace(name, path)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> StoreError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreError(f"the disk is full: cannot write {path}; free some space, what is already written is kept")
+    return StoreError(f"cannot write {path}: {error.strerror}")
+
+
+class RunStore:
+    """Writes one run's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def name(self) -> str:
+        """The run's name: its folder's."""
+        return self.folder.resolve().name
+
+    def event(self, kind: str, **values: Any) -> None:
+        """Append one line to `events.jsonl`."""
+        line = json.dumps({"schema_version": SCHEMA_VERSION, "time": round(time.time(), 3), "event": kind, **values})
+        path = self.folder / "events.jsonl"
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+    def save(self, candidate: Candidate) -> None:
+        """Write a candidate's source and measurements."""
+        folder = self.folder / "candidates" / candidate.id
+        if candidate.source is not None:
+            write_atomically(folder / "reward.py", candidate.source)
+        write_atomically(folder / "candidate.json", json.dumps(candidate.as_json(), indent=1))
+
+    def write_json(self, name: str, value: dict[str, Any]) -> None:
+        """Write one of the run's JSON files."""
+        write_atomically(self.folder / name, json.dumps({"schema_version": SCHEMA_VERSION, **value}, indent=2) + "\n")
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Write one of the run's text files; its path."""
+        write_atomically(self.folder / name, text)
+        return self.folder / name
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """`run.json` of a run folder, with `result` (None while it is not done), `candidates` and `events`.
+
+    Raises:
+        StoreError: the folder is no run, or a file in it is torn.
+    """
+    if not (folder / "run.json").is_file():
+        raise StoreError(f"{folder} is not a run: it has no run.json")
+    run = _read_json(folder / "run.json")
+    result = folder / "result.json"
+    run["result"] = _read_json(result) if result.is_file() else None
+    run["candidates"] = [
+        Candidate.from_json(_read_json(path)) for path in sorted(folder.glob("candidates/*/candidate.json"))
+    ]
+    run["events"] = _read_events(folder / "events.jsonl")
+    return run
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise StoreError(f"{path} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise StoreError(f"{path} does not hold a JSON object")
+    return value
+
+
+def _read_events(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    events = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            break  # the last line of a run that was cut off
+    return events
