@@ -133,7 +133,9 @@ class _Run:
     def execute(self) -> RunResult:
         """The whole story of a run."""
         settings = self.settings
-        self.store.write_json("run.json", {"run": self.store.name, "settings": _plain(settings), "versions": versions()})
+        self.store.write_json(
+            "run.json", {"run": self.store.name, "settings": _plain(settings), "versions": versions()}
+        )
         self.store.event("started", task=self.task.name, model=self.model_name, strategy=settings.strategy)
         self.strategy.run(self.search, Budget(settings.generations, settings.samples, settings.steps))
         winner = self.confirm()

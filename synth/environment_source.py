@@ -34,33 +34,29 @@ def strip_rewards(source: str) -> str:
     """Remove every statement that names a reward, metric, score or success, then comments and blank runs.
 
     A function or class is removed by its name; any other statement when a name, attribute, argument or text in it
-    tells of one. What is left is parsed again, so that the result is Python.
+    tells of one. The handlers of a `try` go with it where they do.
     """
     try:
         module = ast.parse(source)
     except (SyntaxError, ValueError):
         return ""
-    return ast.unparse(ast.fix_missing_locations(_Strip().visit(module)))
+    module.body = [kept for node in module.body if (kept := _stripped(node)) is not None]
+    return ast.unparse(ast.fix_missing_locations(module))
 
 
-class _Strip(ast.NodeTransformer):
-    def visit(self, node: ast.AST) -> ast.AST | None:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            return None if _SECRET.search(node.name) else self._with_body(node)
-        if isinstance(node, ast.If | ast.For | ast.While | ast.With | ast.Try):
-            return self._with_body(node)
-        if isinstance(node, ast.stmt) and _tells(node):
-            return None
-        return self.generic_visit(node) if isinstance(node, ast.Module) else node
-
-    def _with_body(self, node: ast.stmt) -> ast.AST | None:
-        heads = [c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt | ast.ExceptHandler)]
-        if any(_tells(head) for head in heads):
-            return None
-        kept = self.generic_visit(node)
-        if not getattr(kept, "body", True):
-            kept.body = [ast.Pass()]  # type: ignore[attr-defined]
-        return kept
+def _stripped(node: ast.stmt) -> ast.stmt | None:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and _SECRET.search(node.name):
+        return None
+    blocks = [key for key in ("body", "orelse", "finalbody") if isinstance(getattr(node, key, None), list)]
+    if not blocks:
+        return None if _tells(node) else node
+    heads = [c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt | ast.ExceptHandler)]
+    if any(_tells(head) for head in heads):
+        return None
+    for key in blocks:
+        kept = [new for child in getattr(node, key) if (new := _stripped(child)) is not None]
+        setattr(node, key, kept or ([ast.Pass()] if key == "body" else []))
+    return node
 
 
 def _tells(node: ast.AST) -> bool:

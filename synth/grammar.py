@@ -187,8 +187,15 @@ def _new_term(task: Task) -> Node:
     first = next((f.name for f in found if f.definition is None), None) or found[0].name
     weight = Rule("weight", _numbers(_WEIGHTS))
     terms.append(
-        Rule("alive", alt([seq("alive = ", weight, f" * torch.ones_like({first})"),
-                           seq("hurry = -", weight, f" * torch.ones_like({first})")]))
+        Rule(
+            "alive",
+            alt(
+                [
+                    seq("alive = ", weight, f" * torch.ones_like({first})"),
+                    seq("hurry = -", weight, f" * torch.ones_like({first})"),
+                ]
+            ),
+        )
     )
     return Rule("term", seq(INDENT, alt(terms), "\n"))
 

@@ -9,7 +9,7 @@ import ast
 import hashlib
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -28,11 +28,14 @@ from synth.reward_text import (
 )
 from synth.task import Parameter, Task, resolve_parameter
 
-MAX_BYTES = 64 * 1024
+MAX_CHARACTERS = 64 * 1024
 MAX_LINES = 1000
 MAX_NODES = 10_000
 MAX_DEPTH = 60  # keeps every recursive pass over the tree far from Python's recursion limit
+MAX_NUMBER = 1e30  # float32 ends at 3.4e38
+MAX_PARAMETERS = 100
 MAX_PROBLEMS = 10
+MAX_MESSAGE = 300
 
 _SEVERITY = (Failure.NO_CODE, Failure.SYNTAX, Failure.FORBIDDEN, Failure.UNKNOWN_FIELD, Failure.RETURN)
 
@@ -60,7 +63,7 @@ class RewardCode:
 
         Equal for two rewards that differ only in formatting, local names or the way torch is imported.
         """
-        return normalise(self.tree)
+        return normalise(_parse(self.source))
 
     @cached_property
     def digest(self) -> str:
@@ -97,20 +100,18 @@ class RewardCode:
             RewardError: the file cannot be read, or the gate refuses the reward; one line.
         """
         where, text = "reward", str(path_or_text)
-        if isinstance(path_or_text, Path) or "\n" not in text:
-            where = text
+        if isinstance(path_or_text, Path) or not ("\n" in text or "def " in text):
+            where = text[:200]
             try:
-                text = Path(path_or_text).read_text(encoding="utf-8")
+                text = Path(path_or_text).read_text(encoding="utf-8-sig")
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or "not valid UTF-8 text"
-                raise RewardError(f"{where[:200]!r} cannot be read: {reason}") from error
+                raise RewardError(f"{where} cannot be read: {reason}") from error
         parsed = parse_reward(text, task)
         if parsed.code is None:
             first, more = parsed.problems[0], len(parsed.problems) - 1
             line = f":{first.line}" if first.line else ""
-            raise RewardError(
-                f"{where}{line}: {first.message}" + (f" (and {more} more problems)" if more else "")
-            )
+            raise RewardError(f"{where}{line}: {first.message}" + (f" (and {more} more problems)" if more else ""))
         return parsed.code
 
 
@@ -138,14 +139,13 @@ def _judge(source: str, task: Task) -> tuple[RewardCode | None, list[RewardProbl
     try:
         tree = _parse(source)
     except SyntaxError as error:
-        return None, [_syntax(f"not valid Python: {error.msg}", error.lineno)]
+        return None, [_syntax_error(error)]
     except (ValueError, OverflowError) as error:
         return None, [_syntax(f"not valid Python: {error}")]
     problem = _check_tree(tree)
     if problem is not None:
         return None, [problem]
-    known = set(task.field_names())
-    problems = check_module(tree, known.__contains__)
+    problems = check_module(tree, lambda name: _is_field(task, name))
     entry = read_scope(tree).functions.get(ENTRY)
     parameters = _parameters(entry, task, problems) if entry else ()
     if not problems:
@@ -157,16 +157,14 @@ def _check_size(source: str) -> RewardProblem | None:
     if not source.strip():
         return RewardProblem(Failure.NO_CODE, f"there is no code; write the function {ENTRY}")
     lines = source.count("\n") + 1
-    if len(source) > MAX_BYTES or lines > MAX_LINES:
+    if len(source) > MAX_CHARACTERS or lines > MAX_LINES:
         return RewardProblem(
             Failure.FORBIDDEN,
             f"the code is too long ({lines} lines, {len(source)} characters); write at most {MAX_LINES} lines and "
-            f"{MAX_BYTES} characters",
+            f"{MAX_CHARACTERS} characters",
         )
     if "\0" in source:
-        return _syntax(
-            "not valid Python: the text holds NUL characters", source[: source.index("\0")].count("\n") + 1
-        )
+        return _syntax("not valid Python: the text holds NUL characters", source[: source.index("\0")].count("\n") + 1)
     try:
         source.encode("utf-8")
     except UnicodeEncodeError:
@@ -175,45 +173,52 @@ def _check_size(source: str) -> RewardProblem | None:
 
 
 def _check_tree(tree: ast.Module) -> RewardProblem | None:
-    """Bound size and depth without recursion, before anything recursive looks at the tree."""
-    count, level = 0, [tree] if tree.body else []
-    nodes: list[ast.AST] = list(level)
-    for depth in range(MAX_DEPTH + 1):
-        if not nodes:
-            break
-        count += len(nodes)
-        if count > MAX_NODES:
-            return RewardProblem(Failure.FORBIDDEN, "the code is too long; write a shorter reward")
-        nodes = [child for node in nodes for child in ast.iter_child_nodes(node)]
-        if depth == MAX_DEPTH and nodes:
-            line = next((n.lineno for n in nodes if isinstance(n, ast.expr | ast.stmt)), None)
-            return _syntax("the code is nested too deeply; use more intermediate variables", line)
+    """Bound size, depth and numbers without recursion, before anything recursive looks at the tree."""
     if not tree.body:
         return RewardProblem(Failure.NO_CODE, f"there is no code but comments; write the function {ENTRY}")
+    count, depth, nodes = 0, 0, list[ast.AST](tree.body)
+    while nodes:
+        count, depth = count + len(nodes), depth + 1
+        line = next((n.lineno for n in nodes if isinstance(n, ast.expr | ast.stmt)), None)
+        if count > MAX_NODES:
+            return RewardProblem(Failure.FORBIDDEN, "the code is too long; write a shorter reward")
+        if depth > MAX_DEPTH:
+            return _syntax("the code is nested too deeply; use more intermediate variables", line)
+        for node in nodes:
+            if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and abs(node.value) > MAX_NUMBER:
+                return RewardProblem(Failure.FORBIDDEN, "a number is too large; write at most 1e30", node.lineno)
+        nodes = [child for node in nodes for child in ast.iter_child_nodes(node)]
     return None
 
 
 def _parameters(entry: Function, task: Task, problems: list[RewardProblem]) -> tuple[Parameter, ...]:
     found = []
-    for argument in arguments_of(entry):
+    if len(arguments_of(entry)) > MAX_PARAMETERS:
+        message = f"{ENTRY} has {len(arguments_of(entry))} parameters; at most {MAX_PARAMETERS} are allowed"
+        problems.append(RewardProblem(Failure.FORBIDDEN, message, entry.lineno))
+    for argument in arguments_of(entry)[:MAX_PARAMETERS]:
         try:
             found.append(resolve_parameter(task, argument.arg))
         except KeyError as error:
             message = f"{error.args[0]}; a constant belongs into the function's body"
             if argument.arg == "self":
                 fields = ", ".join(task.field_names())
-                message = (
-                    f"remove `self`: {ENTRY} is a plain function, its parameters are state fields ({fields})"
-                )
+                message = f"remove `self`: {ENTRY} is a plain function, its parameters are state fields ({fields})"
             problems.append(RewardProblem(Failure.UNKNOWN_FIELD, message, argument.lineno))
     return tuple(found)
 
 
+def _is_field(task: Task, name: str) -> bool:
+    try:
+        resolve_parameter(task, name)
+    except KeyError:
+        return False
+    return True
+
+
 def _parse(source: str) -> ast.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # an odd escape in a string is no reason to print into the user's terminal
+        warnings.simplefilter("ignore")  # an odd escape in a string is no reason to print into the user's terminal
         return ast.parse(source)
 
 
@@ -224,10 +229,16 @@ def _compile(tree: ast.Module) -> list[RewardProblem]:
             warnings.simplefilter("ignore")
             compile(tree, "<reward>", "exec", dont_inherit=True)
     except SyntaxError as error:
-        return [_syntax(f"not valid Python: {error.msg}", error.lineno)]
+        return [_syntax_error(error)]
     except (ValueError, OverflowError) as error:
         return [_syntax(f"not valid Python: {error}")]
     return []
+
+
+def _syntax_error(error: SyntaxError) -> RewardProblem:
+    text = " ".join((error.text or "").split())
+    where = f" in `{text}`" if 0 < len(text) <= 80 else ""
+    return _syntax(f"not valid Python: {error.msg}{where}", error.lineno)
 
 
 def _syntax(message: str, line: int | None = None) -> RewardProblem:
@@ -236,9 +247,11 @@ def _syntax(message: str, line: int | None = None) -> RewardProblem:
 
 def _ranked(problems: list[RewardProblem]) -> list[RewardProblem]:
     """Most severe first, then by line; the same message once."""
-    ordered = sorted(problems, key=lambda p: (_SEVERITY.index(p.kind), p.line or 0))
-    unique = {(p.kind, p.message): p for p in reversed(ordered)}
-    return sorted(unique.values(), key=ordered.index)[:MAX_PROBLEMS]
+    unique: dict[tuple[Failure, str], RewardProblem] = {}
+    for problem in sorted(problems, key=lambda p: (_SEVERITY.index(p.kind), p.line or 0)):
+        message = problem.message if len(problem.message) <= MAX_MESSAGE else problem.message[:MAX_MESSAGE] + "..."
+        unique.setdefault((problem.kind, message), replace(problem, message=message))
+    return list(unique.values())[:MAX_PROBLEMS]
 
 
 def describe_signature(task: Task) -> str:

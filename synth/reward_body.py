@@ -4,68 +4,36 @@ from __future__ import annotations
 
 import ast
 import builtins
-import difflib
 from collections.abc import Callable, Iterable
 
 from sandboxes.base import Failure, RewardProblem
 from synth import reward_names as names
 from synth.reward_flow import Flow
-from synth.reward_scope import ENTRY, Function, Scope, arguments_of, bound_names, is_constant, is_string, walk
+from synth.reward_scope import (
+    ENTRY,
+    Function,
+    Problems,
+    Scope,
+    arguments_of,
+    bound_names,
+    check_annotation,
+    is_constant,
+    is_string,
+    source_of,
+    walk,
+)
 
-Problems = list[RewardProblem]
-
-
-def check_annotation(node: ast.expr, scope: Scope, problems: Problems) -> None:
-    """Annotations are code too: only types by name, subscripts and unions of them are allowed."""
-
-    def refuse(message: str) -> None:
-        problems.append(RewardProblem(Failure.FORBIDDEN, message, node.lineno))
-
-    if isinstance(node, ast.Constant):
-        if isinstance(node.value, str):
-            try:
-                inner = ast.parse(node.value.strip(), mode="eval").body
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                refuse("an annotation is not a type; write Tensor, float or leave it out")
-                return
-            check_annotation(ast.copy_location(inner, node), scope, problems)
-        elif node.value is not None and node.value is not Ellipsis:
-            refuse("an annotation is not a type; write Tensor, float or leave it out")
-    elif isinstance(node, ast.Subscript):
-        check_annotation(node.value, scope, problems)
-        check_annotation(node.slice, scope, problems)
-    elif isinstance(node, ast.Tuple | ast.List):
-        for item in node.elts:
-            check_annotation(item, scope, problems)
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        check_annotation(node.left, scope, problems)
-        check_annotation(node.right, scope, problems)
-    elif isinstance(node, ast.Name) and node.id in names.BUILTIN_TYPES and node.id not in scope.aliases:
-        return
-    elif scope.path(node) not in names.TYPES:
-        text = _text(node)
-        hint = {"Tensor": "from torch import Tensor", "torch.Tensor": "import torch"}.get(text)
-        if hint is None and "typing." + text in names.TYPING:
-            hint = f"from typing import {text}"
-        if hint and not isinstance(node, ast.Call):
-            refuse(f"`{text}` is not defined; add `{hint}` at the top")
-        else:
-            refuse(f"`{text}` is not allowed as an annotation; write Tensor, float or leave it out")
+ENOUGH = 100  # problems after which a reward is not looked at any further
 
 
-PLAIN = (
-    ast.Pass, ast.Break, ast.Continue, ast.BinOp, ast.Compare, ast.Slice, ast.Tuple, ast.List, ast.ListComp,
-    ast.GeneratorExp, ast.DictComp, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.Expr,
-    ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp, ast.NamedExpr, ast.Subscript,
-)  # fmt: skip
+class EnoughProblems(Exception):
+    """There is more wrong than anybody wants to read."""
 
 
 class FunctionGate:
     """Checks one function; `problems` collects what is refused."""
 
-    def __init__(
-        self, function: Function, scope: Scope, problems: Problems, is_field: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, function: Function, scope: Scope, problems: Problems, is_field: Callable[[str], bool]) -> None:
         self.function, self.scope, self.problems = function, scope, problems
         self.is_field = is_field
         self.bound = {name for name, _ in bound_names(function)}
@@ -75,15 +43,17 @@ class FunctionGate:
         """Record a problem at a node's line."""
         line = getattr(node, "lineno", self.function.lineno)
         self.problems.append(RewardProblem(kind, message, line))
+        if len(self.problems) >= ENOUGH:
+            raise EnoughProblems
 
     def check(self) -> None:
         """Check signature and body."""
         self._signature()
         for name, node in bound_names(self.function):
-            if name in self.scope.aliases or name in self.scope.functions:
-                self.refuse(
-                    node, f"`{name}` cannot be assigned, it is already the name of something else; rename it"
-                )
+            # A comprehension binds its names inside only: a builtin bound there would still be itself outside.
+            builtin = hasattr(builtins, name) and name not in names.BUILTINS
+            if name in self.scope.aliases or name in self.scope.functions or builtin:
+                self.refuse(node, f"`{name}` is already the name of something else; choose another name")
             elif name.startswith("__"):
                 self.refuse(node, f"`{name}` is not allowed; names must not begin with two underscores")
         for position, statement in enumerate(self.function.body):
@@ -97,7 +67,7 @@ class FunctionGate:
         for decorator in self.function.decorator_list:
             if self.scope.path(decorator) != names.SCRIPT:
                 self.refuse(
-                    decorator, f"the decorator `{_text(decorator)}` is not allowed; only @torch.jit.script is"
+                    decorator, f"the decorator `{source_of(decorator)}` is not allowed; only @torch.jit.script is"
                 )
         if getattr(self.function, "type_params", None):
             self.refuse(self.function, "type parameters are not allowed; remove them")
@@ -122,25 +92,21 @@ class FunctionGate:
             value = node.value
             wrong = value is None or isinstance(value, ast.Dict | ast.Constant | ast.List | ast.BinOp)
             if wrong or (isinstance(value, ast.Tuple) and len(value.elts) != 2):
-                message = "return two things: the reward (N,) and a dict of its components: `return reward, components`"
-                self.refuse(node, message, Failure.RETURN)
+                self.refuse(node, names.TWO_VALUES, Failure.RETURN)
 
     def visit(self, node: ast.AST) -> None:
         """Check a node and what is below it."""
         handler = getattr(self, "_on_" + type(node).__name__, None)
         if handler is not None:
             handler(node)
-        elif isinstance(node, PLAIN):
+        elif type(node).__name__ in names.PLAIN:
             self._conditions(node)
-            self.visit_all(ast.iter_child_nodes(node))
+            parts = (ast.expr, ast.stmt, ast.comprehension)
+            self.visit_all(n for n in ast.iter_child_nodes(node) if isinstance(n, parts))
         else:
             kind = type(node).__name__
-            message = (
-                names.STATEMENTS.get(kind)
-                or names.EXPRESSIONS.get(kind)
-                or f"`{kind}` is not allowed in a reward"
-            )
-            self.refuse(node, message)
+            known = names.STATEMENTS | names.EXPRESSIONS
+            self.refuse(node, known.get(kind, f"`{kind}` is not allowed in a reward"))
 
     def visit_all(self, nodes: Iterable[ast.AST | None]) -> None:
         """Check several nodes."""
@@ -186,7 +152,7 @@ class FunctionGate:
             self.refuse(node, f"`.{node.attr}` cannot be assigned; a reward changes nothing outside itself")
         elif isinstance(node, ast.Subscript):
             if self.flow.is_view(node.value):
-                name = _text(node.value)
+                name = source_of(node.value)
                 self.refuse(
                     node,
                     f"`{name}[...] = ...` changes an input in place; use torch.where, or {name}.clone() first",
@@ -221,34 +187,7 @@ class FunctionGate:
     def _iterable(self, node: ast.expr) -> None:
         """Loops may run over what is written out in the source, never over the rows of a tensor."""
         self.visit(node)
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in ("enumerate", "zip")
-        ):
-            for argument in node.args:
-                self._iterable_part(argument)
-        else:
-            self._iterable_part(node)
-
-    def _iterable_part(self, node: ast.expr) -> None:
-        if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Attribute):
-                good = node.func.attr in ("items", "keys", "values")
-            else:
-                good = isinstance(node.func, ast.Name) and node.func.id in (
-                    "range",
-                    "enumerate",
-                    "zip",
-                    "list",
-                    "tuple",
-                )
-                good = good and not any(map(self.flow.counts_rows, node.args))
-        elif isinstance(node, ast.Name):
-            good = node.id in self.flow.literals
-        else:
-            good = isinstance(node, ast.List | ast.Tuple | ast.Dict | ast.ListComp | ast.GeneratorExp)
-        if not good:
+        if not self.flow.is_written_out(node):
             self.refuse(node, names.BATCH_LOOP)
 
     def _on_Return(self, node: ast.Return) -> None:
@@ -266,9 +205,7 @@ class FunctionGate:
     def _on_JoinedStr(self, node: ast.JoinedStr) -> None:
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
-                plain = (
-                    isinstance(part.value, ast.Name) and part.conversion == -1 and part.format_spec is None
-                )
+                plain = isinstance(part.value, ast.Name) and part.conversion == -1 and part.format_spec is None
                 if plain:
                     self.visit(part.value)
                 else:
@@ -284,18 +221,16 @@ class FunctionGate:
         elif name in self.bound or name in scope.constants:
             return
         elif name in scope.aliases:
-            if scope.aliases[name] not in names.VALUES:
+            if scope.aliases[name] not in names.VALUES and not scope.is_foreign(scope.aliases[name]):
                 self.refuse(node, f"`{name}` alone is not a value; call the function that you need directly")
         elif name in scope.functions or name in names.BUILTINS:
             self.refuse(node, f"`{name}` is a function; it can only be called, as in `{name}(...)`")
         elif name in names.IMPORTS:
             self.refuse(node, f"`{name}` is not defined; add `{names.IMPORTS[name]}` at the top")
         elif name == "self":
-            self.refuse(
-                node, "`self` does not exist here; the state fields come as parameters of the function"
-            )
+            self.refuse(node, "`self` does not exist here; the state fields come as parameters of the function")
         elif hasattr(builtins, name) or name in names.HINTS:
-            self.refuse(node, not_allowed(name))
+            self.refuse(node, names.not_allowed(name))
         elif self.is_field(name):
             message = f"the state field `{name}` is not a parameter; add `{name}: Tensor` to the parameters"
             self.refuse(node, message, Failure.UNKNOWN_FIELD)
@@ -308,22 +243,20 @@ class FunctionGate:
     def _on_Attribute(self, node: ast.Attribute) -> None:
         path = self.scope.path(node)
         if path is not None:
-            if path not in names.VALUES:
-                call = path in names.FUNCTIONS
-                hint = f"`{_text(node)}` is a function; it can only be called" if call else not_allowed(path)
-                self.refuse(node, hint)
+            if path in names.FUNCTIONS:
+                self.refuse(node, f"`{source_of(node)}` is a function; it can only be called")
+            elif path not in names.VALUES and not self.scope.is_foreign(path):
+                self.refuse(node, names.not_allowed(path))
             return
-        if node.attr in names.PROPERTIES:
-            self.visit(node.value)
-        elif node.attr in names.METHODS:
-            self.refuse(node, f"`.{node.attr}` is a method; call it, as in `.{node.attr}(...)`")
-        elif isinstance(node.value, ast.Name) and node.value.id not in self.bound:
-            self.visit(node.value)
-            if not node.attr.isidentifier() or node.attr.startswith("_"):
-                self.refuse(node, not_allowed("." + node.attr))
-        else:
-            self.refuse(node, not_allowed("." + node.attr))
-            self.visit(node.value)
+        if self._sound(node.value) and node.attr not in names.PROPERTIES:
+            method = f"`.{node.attr}` is a method; call it, as in `.{node.attr}(...)`"
+            self.refuse(node, method if node.attr in names.METHODS else names.not_allowed("." + node.attr))
+
+    def _sound(self, node: ast.expr) -> bool:
+        """Check what an attribute belongs to; one complaint about it is enough."""
+        before = len(self.problems)
+        self.visit(node)
+        return len(self.problems) == before
 
     def _on_Call(self, node: ast.Call) -> None:
         arguments: list[ast.expr] = list(node.args)
@@ -335,9 +268,8 @@ class FunctionGate:
         elif isinstance(node.func, ast.Name):
             self._plain_call(node, node.func.id)
         elif isinstance(node.func, ast.Attribute):
-            if node.func.attr not in names.METHODS:
-                self.refuse(node.func, not_allowed("." + node.func.attr, "()"))
-            self.visit(node.func.value)
+            if self._sound(node.func.value) and node.func.attr not in names.METHODS:
+                self.refuse(node.func, names.not_allowed("." + node.func.attr, "()"))
         else:
             self.refuse(node, "only functions and tensor methods can be called, by their names")
             self.visit(node.func)
@@ -349,10 +281,12 @@ class FunctionGate:
         self.visit_all([*arguments, *(k.value for k in node.keywords)])
 
     def _torch_call(self, node: ast.Call, path: str) -> None:
+        if self.scope.is_foreign(path):
+            return  # its import has been refused already
         if path not in names.FUNCTIONS:
-            self.refuse(node, not_allowed(path, "()", shown=_text(node.func)))
+            self.refuse(node, names.not_allowed(path, "()", shown=source_of(node.func)))
         elif len(node.args) > names.POSITIONAL_LIMIT.get(path, len(node.args)):
-            self.refuse(node, f"`{_text(node.func)}` must not work in place; give its options by keyword")
+            self.refuse(node, f"`{source_of(node.func)}` must not work in place; give its options by keyword")
 
     def _plain_call(self, node: ast.Call, name: str) -> None:
         if name in self.bound or name in self.scope.constants:
@@ -360,13 +294,13 @@ class FunctionGate:
         elif name in names.BUILTINS:
             if name in names.ROW_BREAKERS and any(map(self.flow.is_row_value, node.args)):
                 self.refuse(node, names.ROW_TEST)
+            if any(k.arg == "key" for k in node.keywords) and name != "dict":
+                self.refuse(node, "the argument `key=` is not allowed; use torch functions")
         elif name not in self.scope.functions:
             if hasattr(builtins, name) or name in names.HINTS or name in names.IMPORTS:
-                self.refuse(node, not_allowed(name, "()"))
+                self.refuse(node, names.not_allowed(name, "()"))
             else:
-                self.refuse(
-                    node, f"the function `{name}` is not defined; define it in this file or use torch"
-                )
+                self.refuse(node, f"the function `{name}` is not defined; define it in this file or use torch")
 
 
 _OPERATORS = {
@@ -378,23 +312,3 @@ _OPERATORS = {
     ast.BitOr: "|",
     ast.BitAnd: "&",
 }
-
-
-def not_allowed(path: str, after: str = "", shown: str | None = None) -> str:
-    """`x` is not allowed, and what to do instead."""
-    last = path.rsplit(".", 1)[-1]
-    hint = names.HINTS.get(path) or names.HINTS.get(last)
-    if hint is None and last.endswith("_") and not last.endswith("__") and path.startswith("."):
-        hint = f"it changes a tensor in place; use `.{last.rstrip('_')}(...)` and assign its result"
-    if hint is None and path.startswith("torch."):
-        near = difflib.get_close_matches(path, names.FUNCTIONS | names.VALUES, n=2, cutoff=0.85)
-        hint = f"did you mean {' or '.join(near)}?" if near else "use only deterministic tensor arithmetic"
-    if hint is None and path.startswith("."):
-        near = difflib.get_close_matches(last, names.METHODS, n=2, cutoff=0.8)
-        hint = f"did you mean .{' or .'.join(near)}?" if near else "use only tensor arithmetic"
-    return f"`{shown or path}{after}` is not allowed: {hint or 'use only torch, math and plain arithmetic'}"
-
-
-def _text(node: ast.AST) -> str:
-    text = ast.unparse(node)
-    return text if len(text) <= 60 else text[:57] + "..."

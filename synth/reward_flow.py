@@ -16,25 +16,43 @@ class Flow:
         parameters = {a.arg for a in arguments_of(function)}
         self.views = set(parameters)  # share memory with an input
         self.rows = set(parameters) if batched else set()  # tensors with one value (or more) per row
-        self.literals: set[str] = set()  # lists, tuples and dicts written out in the source
+        self.written_out = {a.arg for a in arguments_of(function) if _is_container(a.annotation)}
         self.counts: set[str] = set()  # the number of rows of the batch
 
     def remember(self, target: ast.expr, value: ast.expr) -> None:
-        """Follow what a name holds, in the order of the source: a view of an input, a literal, one value per row."""
+        """Follow an assignment; statements come in the order of the source."""
         if isinstance(target, ast.Tuple | ast.List):
             parts = value.elts if isinstance(value, ast.Tuple | ast.List) else [value] * len(target.elts)
             for item, part in zip(target.elts, parts, strict=False):
                 self.remember(item, part)
         if not isinstance(target, ast.Name):
             return
-        literal = isinstance(value, ast.List | ast.Tuple | ast.Dict | ast.ListComp)
-        for known, holds in (
+        facts = (
             (self.views, self.is_view(value)),
             (self.rows, self.is_row_value(value)),
-            (self.literals, literal),
+            (self.written_out, self.is_written_out(value)),
             (self.counts, self.counts_rows(value)),
-        ):
-            known.add(target.id) if holds else known.discard(target.id)
+        )
+        for known, holds in facts:
+            if holds:
+                known.add(target.id)
+            else:
+                known.discard(target.id)
+
+    def is_written_out(self, node: ast.expr) -> bool:
+        """Whether a value is a list, tuple, dict or range that the source spells out: no rows of a tensor."""
+        if isinstance(node, ast.Name):
+            return node.id in self.written_out or node.id in self.scope.constants
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id == "range":
+                return not any(map(self.counts_rows, node.args))
+            if node.func.id == "dict":
+                return True
+            inner = node.func.id in ("enumerate", "zip", "list", "tuple")
+            return inner and all(map(self.is_written_out, node.args))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            return node.func.attr in ("items", "keys", "values")
+        return isinstance(node, ast.List | ast.Tuple | ast.Dict | ast.ListComp | ast.DictComp | ast.GeneratorExp)
 
     def is_view(self, node: ast.expr) -> bool:
         """Whether a value shares memory with an input."""
@@ -44,13 +62,9 @@ class Flow:
             return self.is_view(node.value)
         if isinstance(node, ast.Attribute):
             return node.attr in ("T", "mT") and self.is_view(node.value)
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in names.VIEWS
-        ):
-            base = node.func.value if self.scope.path(node.func) is None else (node.args or [None])[0]
-            return base is not None and self.is_view(base)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names.VIEWS:
+            operands = [node.func.value] if self.scope.path(node.func) is None else node.args[:1]
+            return any(map(self.is_view, operands))
         return False
 
     def is_row_value(self, node: ast.expr) -> bool:
@@ -73,9 +87,7 @@ class Flow:
                 return False
             operands = list(node.args) if path else [node.func.value, *node.args]
             whole = len(operands) == 1 and not any(k.arg == "dim" for k in node.keywords)
-            return any(map(self.is_row_value, operands)) and not (
-                whole and node.func.attr in names.REDUCTIONS
-            )
+            return any(map(self.is_row_value, operands)) and not (whole and node.func.attr in names.REDUCTIONS)
         return False
 
     def counts_rows(self, node: ast.expr) -> bool:
@@ -84,14 +96,17 @@ class Flow:
             return node.id in self.counts
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 0:
             base = node.value.func if isinstance(node.value, ast.Call) else node.value
-            return (
-                isinstance(base, ast.Attribute)
-                and base.attr in ("shape", "size")
-                and self.is_view(base.value)
-            )
+            return isinstance(base, ast.Attribute) and base.attr in ("shape", "size") and self.is_view(base.value)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             return node.func.id == "len" and any(map(self.is_view, node.args))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size":
             first = node.args[0] if node.args else None
             return isinstance(first, ast.Constant) and first.value == 0 and self.is_view(node.func.value)
         return False
+
+
+def _is_container(annotation: ast.expr | None) -> bool:
+    """Whether a helper's parameter is annotated as a list, tuple or dict."""
+    base = annotation.value if isinstance(annotation, ast.Subscript) else annotation
+    name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+    return name in ("List", "list", "Tuple", "tuple", "Dict", "dict", "Sequence", "Mapping")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 
 from synth.reward_scope import ENTRY, Function, Scope, arguments_of, bound_names, is_string, read_scope
 
@@ -13,10 +12,9 @@ def normalise(tree: ast.Module) -> str:
 
     Locals become `_v0, _v1, ...` in the order in which they are bound, helpers `_f0, ...` and module constants
     `_c0, ...`; what is imported is written by its full path. Parameters of the entry (state fields) and strings
-    (component names) stay.
+    (component names) stay. The tree is changed on the way: give a fresh one.
     """
     scope = read_scope(tree)
-    tree = copy.deepcopy(tree)
     body = [n for n in tree.body if not isinstance(n, ast.Import | ast.ImportFrom)]
     renaming = _Renaming(scope)
     module = ast.Module([renaming.visit(n) for n in body if not _is_docstring(n)], [])
@@ -71,11 +69,7 @@ class _Renaming(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
-        if (
-            isinstance(node.func, ast.Name)
-            and node.func.id in self.parameters
-            and node.func.id not in self.locals
-        ):
+        if isinstance(node.func, ast.Name) and node.func.id in self.parameters and node.func.id not in self.locals:
             names = self.parameters[node.func.id]
             for keyword in node.keywords:
                 keyword.arg = names.get(keyword.arg or "", keyword.arg)

@@ -1,19 +1,29 @@
 """The static gate: an allow-list over the syntax tree of a reward.
 
-It exists to give a model or a person exact errors before anything runs, and to keep rewards inside one simple form:
-pure, batched tensor arithmetic. It is not called security; confinement of the worker process is.
+It exists to give a model or a person exact errors before anything runs, and to keep rewards inside one simple
+form: pure, batched tensor arithmetic. It is not called security; confinement of the worker process is.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Callable
 from typing import Protocol
 
 from sandboxes.base import Failure, RewardProblem
 from synth import reward_names as names
-from synth.reward_body import FunctionGate, Problems, check_annotation, not_allowed
-from synth.reward_scope import ENTRY, Scope, arguments_of, is_constant, is_string, read_scope
+from synth.reward_body import EnoughProblems, FunctionGate
+from synth.reward_scope import (
+    ENTRY,
+    Problems,
+    Scope,
+    arguments_of,
+    check_annotation,
+    is_constant,
+    is_string,
+    read_scope,
+)
 
 
 def check_module(tree: ast.Module, is_field: Callable[[str], bool]) -> Problems:
@@ -22,14 +32,15 @@ def check_module(tree: ast.Module, is_field: Callable[[str], bool]) -> Problems:
     problems: Problems = []
     for position, node in enumerate(tree.body):
         _check_top(node, position, scope, problems)
-    for function in (n for n in tree.body if isinstance(n, ast.FunctionDef)):
-        FunctionGate(function, scope, problems, is_field).check()
     entry = scope.functions.get(ENTRY)
     if entry is None:
         problems.append(_no_entry(scope))
     elif not arguments_of(entry):
         message = f"{ENTRY} has no parameters; name the state fields that it reads as its parameters"
         problems.append(RewardProblem(Failure.SYNTAX, message, entry.lineno))
+    with contextlib.suppress(EnoughProblems):
+        for function in (n for n in tree.body if isinstance(n, ast.FunctionDef)):
+            FunctionGate(function, scope, problems, is_field).check()
     return problems
 
 
@@ -60,11 +71,8 @@ def _check_top(node: ast.stmt, position: int, scope: Scope, problems: Problems) 
     elif isinstance(node, ast.Assign | ast.AnnAssign):
         _check_constant(node, scope, refuse, problems)
     elif not (isinstance(node, ast.Expr) and is_string(node.value) and position == 0):
-        what = names.STATEMENTS.get(type(node).__name__)
-        refuse(
-            what
-            or "only imports, functions and numeric constants may stand at module level; move it into a function"
-        )
+        default = "only imports, functions and constants may stand at module level; move it into a function"
+        refuse(names.STATEMENTS.get(type(node).__name__, default))
 
 
 class Refuse(Protocol):
@@ -76,7 +84,8 @@ class Refuse(Protocol):
 
 def _import_message(name: str) -> str:
     hint = "; use torch instead of NumPy" if name.split(".")[0] == "numpy" else ""
-    return f"`import {name}` is not allowed: only torch, torch.nn.functional, math and typing may be imported{hint}"
+    allowed = "only torch, torch.nn.functional, math and typing may be imported"
+    return f"`import {name}` is not allowed: {allowed}{hint}"
 
 
 def _check_import_from(node: ast.ImportFrom, refuse: Refuse) -> None:
@@ -90,13 +99,13 @@ def _check_import_from(node: ast.ImportFrom, refuse: Refuse) -> None:
             good = item.name in names.FUTURE and item.asname is None
         else:
             good = path in names.MODULES | names.TYPES | names.FUNCTIONS | names.VALUES | {names.SCRIPT}
-        if not good:
-            refuse(not_allowed(path, shown=f"from {module} import {item.name}"))
+        if item.name == "*":
+            refuse(f"`from {module} import *` is not allowed; import each name that you need")
+        elif not good:
+            refuse(names.not_allowed(path, shown=f"from {module} import {item.name}"))
 
 
-def _check_constant(
-    node: ast.Assign | ast.AnnAssign, scope: Scope, refuse: Refuse, problems: Problems
-) -> None:
+def _check_constant(node: ast.Assign | ast.AnnAssign, scope: Scope, refuse: Refuse, problems: Problems) -> None:
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     for target in targets:
         if not isinstance(target, ast.Name):

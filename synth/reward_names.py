@@ -1,19 +1,19 @@
 """What a reward may use, by name, and what to say about names that models often use and may not.
 
-Every list is an allow-list: a name that is absent is refused. Torch functions here are deterministic, create no
-uninitialised memory and change none of their arguments.
+Every list is an allow-list: a name that is absent is refused. The torch functions here are deterministic, create
+no uninitialised memory and change none of their arguments.
 """
 
 from __future__ import annotations
+
+import difflib
 
 
 def _words(text: str, prefix: str = "") -> frozenset[str]:
     return frozenset(prefix + word for word in text.split())
 
 
-MODULES = frozenset(
-    {"torch", "math", "typing", "torch.nn", "torch.nn.functional", "torch.linalg", "torch.jit"}
-)
+MODULES = frozenset({"torch", "math", "typing", "torch.nn", "torch.nn.functional", "torch.linalg", "torch.jit"})
 FUTURE = frozenset({"annotations"})
 
 TYPING = _words("Dict Tuple List Optional Union Any Final Sequence Mapping", "typing.")
@@ -57,13 +57,16 @@ FUNCTIONS = (
 )
 SCRIPT = "torch.jit.script"  # as a decorator only
 
-# These take `inplace` as a positional argument: how many arguments may be given by position.
+# These take `inplace` or `out` as a positional argument: how many arguments may be given by position.
 POSITIONAL_LIMIT = {
-    "torch.nn.functional." + name: limit
-    for limit, group in (
-        (1, "relu relu6 selu silu mish hardsigmoid hardswish"),
-        (2, "elu celu leaky_relu"),
-        (3, "hardtanh threshold"),
+    prefix + name: limit
+    for prefix, limit, group in (
+        ("torch.nn.functional.", 1, "relu relu6 selu silu mish hardsigmoid hardswish"),
+        ("torch.nn.functional.", 2, "elu celu leaky_relu"),
+        ("torch.nn.functional.", 3, "hardtanh threshold"),
+        ("torch.nn.functional.", 4, "normalize"),
+        ("torch.", 3, "tensordot"),
+        ("torch.", 4, "norm"),
     )
     for name in group.split()
 }
@@ -95,8 +98,12 @@ to topk trace transpose tril triu true_divide trunc type type_as unbind unflatte
 view_as where items keys values get update append extend
 """)
 
-RANDOM = _words("rand randn randint randperm rand_like randn_like randint_like bernoulli normal multinomial poisson")
-RANDOM |= _words("dropout manual_seed seed random uniform")
+_RANDOM = _words(
+    """
+rand randn randint randperm rand_like randn_like randint_like bernoulli normal multinomial poisson dropout
+manual_seed seed random uniform gumbel_softmax
+"""
+)
 HINTS = {
     "item": "keep everything batched: one value per row, no Python numbers; use torch.where for conditions",
     "tolist": "keep everything batched in tensors",
@@ -153,6 +160,13 @@ STATEMENTS = {
     "TypeAlias": "`type` is not allowed; remove it",
     "If": "`if` is not allowed at module level; remove it (the file holds imports and functions only)",
 }
+# Syntax that is allowed whatever it holds; what it holds is checked.
+PLAIN = _words(
+    """
+Pass Break Continue Expr If IfExp BoolOp BinOp UnaryOp Compare Subscript Slice Tuple List ListComp DictComp
+GeneratorExp
+"""
+)
 EXPRESSIONS = {
     "Lambda": "`lambda` is not allowed; write the expression itself or a function at the top level",
     "Yield": "`yield` is not allowed; return (reward, components)",
@@ -163,23 +177,57 @@ EXPRESSIONS = {
     "SetComp": "sets are not allowed; use a tuple or a list",
 }
 BATCH_LOOP = (
-    "a loop over the batch is not allowed: the inputs hold one row per environment; compute all rows at once with "
-    "torch functions, and torch.where for conditions"
+    "a loop over the batch is not allowed: the inputs hold one row per environment; compute all rows at once "
+    "with torch functions, and use torch.where for conditions"
 )
 ROW_TEST = (
-    "a condition on a tensor has one value per row, so `if`, `and`, `or`, `not`, `min`, `max`, `float`, `int` and "
-    "`bool` cannot take it; use torch.where, `&`, `|`, `~`, torch.minimum, torch.maximum, .float()"
+    "a tensor holds one value per row, so `if`, `and`, `or`, `not`, min(), max(), float(), int() and bool() "
+    "cannot take it; use torch.where, `&`, `|`, `~`, torch.minimum, torch.maximum, .float()"
 )
+TWO_VALUES = "return two things, the reward (N,) and a dict of its components: `return reward, components`"
+NOT_A_TYPE = "an annotation is not a type; write Tensor, float or leave it out"
 
+# Results that may share memory with what they are called on.
 VIEWS = _words(
-    "view reshape expand squeeze unsqueeze transpose permute detach t flatten contiguous float to view_as"
+    """
+view view_as reshape expand expand_as squeeze unsqueeze transpose permute detach t flatten unflatten contiguous
+float to type narrow select diagonal swapaxes movedim unbind split chunk
+"""
 )
-VIEWS |= _words("expand_as narrow select diagonal swapaxes movedim unbind split chunk unflatten type")
 MEASURES = _words("dim size numel nelement is_floating_point allclose item")
-REDUCTIONS = _words("sum mean max min all any norm prod std var median argmax argmin logsumexp amax amin")
+REDUCTIONS = _words(
+    "sum nansum mean nanmean max min all any norm prod std var median argmax argmin logsumexp amax amin count_nonzero"
+)
+# Functions and keyword arguments whose literals are shapes, orders and dimensions: no constants to tune.
+STRUCTURAL_CALLS = _words(
+    """
+pow norm vector_norm range view reshape expand repeat tile permute transpose squeeze unsqueeze size flatten narrow
+select roll flip movedim swapaxes zeros ones eye quantile topk kthvalue round
+"""
+)
+STRUCTURAL_KEYWORDS = _words("dim dims keepdim p ord dtype size axis correction decimals eps q k")
+# What a missing import is answered with.
 IMPORTS = {
     "torch": "import torch",
     "math": "import math",
     "F": "import torch.nn.functional as F",
     "Tensor": "from torch import Tensor",
 }
+
+
+def not_allowed(path: str, after: str = "", shown: str | None = None) -> str:
+    """`path` is not allowed, and what to do instead. Methods begin with a dot; `shown` is how the source has it."""
+    last = path.rsplit(".", 1)[-1]
+    hint = HINTS.get(path) or HINTS.get(last)
+    if hint is None and last in _RANDOM:
+        hint = "a reward must be deterministic: the same state, the same reward"
+    elif hint is None and path.startswith("."):
+        if last.endswith("_") and not last.endswith("__"):
+            hint = f"it changes a tensor in place; use `.{last.rstrip('_')}(...)` and assign its result"
+        else:
+            near = difflib.get_close_matches(last, METHODS, n=2, cutoff=0.8)
+            hint = f"did you mean .{' or .'.join(near)}?" if near else "use only tensor arithmetic"
+    elif hint is None and path.startswith("torch."):
+        near = difflib.get_close_matches(path, FUNCTIONS | VALUES, n=2, cutoff=0.85)
+        hint = f"did you mean {' or '.join(near)}?" if near else "use only deterministic tensor arithmetic"
+    return f"`{shown or path}{after}` is not allowed: {hint or 'use only torch, math and plain arithmetic'}"

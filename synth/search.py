@@ -80,7 +80,11 @@ class Search:
         start = time.monotonic()
         label = f"generation {generation}: "
         proposed = self.coder.propose(
-            generation, count, self.derived_seed("propose", generation), context, lambda t: self.listener.stage(label + t)
+            generation,
+            count,
+            self.derived_seed("propose", generation),
+            context,
+            lambda t: self.listener.stage(label + t),
         )
         self.spent.llm_s += time.monotonic() - start
         for candidate in proposed:

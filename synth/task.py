@@ -49,7 +49,7 @@ class TrainingDefaults:
     env_steps: int = 200_000
     num_envs: int = 64
     rollout_steps: int = 32
-    epochs: int = 5
+    epochs: int = 4
     minibatches: int = 4
     learning_rate: float = 1e-3
     target_kl: float = 0.016

@@ -185,7 +185,8 @@ def draw_plan(task: Task, context: Context, rng: random.Random) -> TermPlan:
     anew = 0.6 if evidence.metric < 0.1 else 0.35 if evidence.metric < 0.4 else 0.15
     if rng.random() < anew:
         return TermPlan()
-    kept, retuned = [], []
+    kept: list[str] = []
+    retuned: list[str] = []
     for name, line in lines.items():
         fate = rng.choices((kept, retuned, None), _FATES[context.verdicts.get(name, "keep")])[0]
         if fate is not None:

@@ -16,6 +16,7 @@ from typing import Any
 
 _HEADER = struct.Struct("!I")
 MAX_FDS = 4
+_LONGEST_POLL_S = 1e6  # poll() counts milliseconds in 32 bits
 
 
 class ChannelClosed(Exception):
@@ -107,7 +108,7 @@ class Channel:
         left = deadline - time.monotonic()
         poller = select.poll()
         poller.register(self.sock, select.POLLOUT if write else select.POLLIN)
-        if left <= 0 or not poller.poll(left * 1000.0):
+        if left <= 0 or not poller.poll(min(left, _LONGEST_POLL_S) * 1000.0):
             raise ChannelTimeout("no answer before the deadline")
 
 

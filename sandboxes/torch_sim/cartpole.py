@@ -16,6 +16,7 @@ POLE_MASS = 0.1  # kg
 HALF_LENGTH = 0.5  # m, from the hinge to the pole's centre of mass
 MAX_FORCE = 10.0  # N
 START_SPREAD = 0.05  # m, m/s, rad, rad/s
+PHYSICS_DT = 0.02  # s
 
 
 class CartPole(TorchSimulator):
@@ -26,7 +27,7 @@ class CartPole(TorchSimulator):
     action_spec = ActionSpec(size=1)
     observation_size = 6
     reset_draws = 5
-    dt = 0.02
+    dt = PHYSICS_DT
     episode_steps = 500
 
     def __init__(
@@ -39,6 +40,7 @@ class CartPole(TorchSimulator):
         track_limit: float = 2.4,
         pole_limit: float | None = None,
         target_range: float = 0.0,
+        action_repeat: int = 1,
     ) -> None:
         """Build B carts.
 
@@ -49,6 +51,7 @@ class CartPole(TorchSimulator):
             track_limit: the episode ends when the cart is further than this from the middle, m.
             pole_limit: the episode ends when the pole leans more than this, rad; None: it may turn freely.
             target_range: the target position is uniform within this distance of the middle, m.
+            action_repeat: physics steps of 0.02 s in one control step.
         """
         if discrete:
             self.action_spec = ActionSpec(size=2, discrete=True)  # type: ignore[misc]
@@ -56,6 +59,8 @@ class CartPole(TorchSimulator):
         self.track_limit = track_limit
         self.pole_limit = pole_limit
         self.target_range = target_range
+        self.action_repeat = action_repeat
+        self.dt = PHYSICS_DT * action_repeat
         super().__init__(seeds, device, episode_steps)
 
     def initial_state(self, draws: Tensor) -> Tensor:
@@ -66,28 +71,14 @@ class CartPole(TorchSimulator):
         return torch.stack([spread[:, 0], spread[:, 1], angle, spread[:, 3], target], dim=-1)
 
     def advance(self, state: Tensor, action: Tensor) -> Tensor:
-        """Explicit Euler, one step of `dt`; the equations of Florian (2007) without friction."""
-        position, velocity, angle, turning, target = state.unbind(dim=-1)
+        """`action_repeat` steps of explicit Euler; the equations of Florian (2007) without friction."""
         if self.action_spec.discrete:
             force = (2 * action - 1).to(state.dtype) * MAX_FORCE
         else:
             force = action[:, 0] * MAX_FORCE
-        total_mass = CART_MASS + POLE_MASS
-        cosine, sine = torch.cos(angle), torch.sin(angle)
-        push = (force + POLE_MASS * HALF_LENGTH * torch.square(turning) * sine) / total_mass
-        leverage = HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * torch.square(cosine) / total_mass)
-        turning_rate = (GRAVITY * sine - cosine * push) / leverage
-        acceleration = push - POLE_MASS * HALF_LENGTH * turning_rate * cosine / total_mass
-        return torch.stack(
-            [
-                position + self.dt * velocity,
-                velocity + self.dt * acceleration,
-                angle + self.dt * turning,
-                turning + self.dt * turning_rate,
-                target,
-            ],
-            dim=-1,
-        )
+        for _ in range(self.action_repeat):
+            state = euler_step(state, force)
+        return state
 
     def terminated(self, state: Tensor) -> Tensor:
         """(B,) bool: the cart has left the track, or the pole leans beyond its limit."""
@@ -111,3 +102,24 @@ class CartPole(TorchSimulator):
         position, velocity, angle, turning, target = self.state.unbind(dim=-1)
         values = [position, velocity, torch.cos(angle), torch.sin(angle), turning, target - position]
         return torch.stack(values, dim=-1)
+
+
+def euler_step(state: Tensor, force: Tensor) -> Tensor:
+    """State (B, 5) after 0.02 s under `force` (B,) in N."""
+    position, velocity, angle, turning, target = state.unbind(dim=-1)
+    total_mass = CART_MASS + POLE_MASS
+    cosine, sine = torch.cos(angle), torch.sin(angle)
+    push = (force + POLE_MASS * HALF_LENGTH * torch.square(turning) * sine) / total_mass
+    leverage = HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * torch.square(cosine) / total_mass)
+    turning_rate = (GRAVITY * sine - cosine * push) / leverage
+    acceleration = push - POLE_MASS * HALF_LENGTH * turning_rate * cosine / total_mass
+    return torch.stack(
+        [
+            position + PHYSICS_DT * velocity,
+            velocity + PHYSICS_DT * acceleration,
+            angle + PHYSICS_DT * turning,
+            turning + PHYSICS_DT * turning_rate,
+            target,
+        ],
+        dim=-1,
+    )

@@ -91,7 +91,7 @@ class PopulationTrainer:
             reward = self._rewards(rollout)
             if all(group.reward is None for group in self.groups):
                 break
-            self.ppo.update(rollout, self.scaler(reward, rollout.done))
+            self.ppo.update(rollout, self.scaler(reward, rollout.done), iteration / self.schedule.iterations)
             done += self.schedule.horizon * self.num_envs
             if iteration in self.schedule.checkpoints:
                 self._checkpoint(done)

@@ -13,7 +13,9 @@ from sandboxes.trainer.policy import PolicyOutput, PopulationPolicy
 from sandboxes.trainer.rollout import Rollout
 from synth.task import TrainingDefaults
 
-_RATE_BOUNDS = (1e-5, 1e-2)
+_RATE_BOUNDS = (1e-5, 3e-3)
+# The allowed policy change shrinks to this share by the end: without it late updates undo what was learnt.
+_FINAL_KL_SHARE = 0.1
 
 
 def generalised_advantage(
@@ -77,10 +79,17 @@ class PPO:
         # One order of samples for all members: it depends on no member, and one index serves the whole stack.
         self.shuffle = torch.Generator().manual_seed(0)
         self.device = device
+        self._target_kl = settings.target_kl
         self._kl = torch.zeros(policy.stack.flat.shape[0], device=device)
 
-    def update(self, rollout: Rollout, scaled_reward: Tensor) -> None:
-        """Improve every member on its own part of `rollout`; `scaled_reward` is (H, P, N)."""
+    def update(self, rollout: Rollout, scaled_reward: Tensor, progress: float) -> None:
+        """Improve every member on its own part of `rollout`.
+
+        Args:
+            scaled_reward: (H, P, N).
+            progress: how much of the training is done, in [0, 1].
+        """
+        self._target_kl = self.settings.target_kl * (1.0 + (_FINAL_KL_SHARE - 1.0) * progress)
         batch = self._batch(rollout, scaled_reward)
         samples = batch["observation"].shape[1]
         size = max(1, samples // self.settings.minibatches)
@@ -118,7 +127,7 @@ class PPO:
 
     def _minibatch(self, batch: dict[str, Tensor]) -> None:
         self.policy.differentiate(batch["observation"], lambda out: self._loss(out, batch))
-        self.optimiser.adapt(self._kl, self.settings.target_kl)
+        self.optimiser.adapt(self._kl, self._target_kl)
         self.optimiser.step()
 
     def _loss(self, out: PolicyOutput, batch: dict[str, Tensor]) -> Tensor:

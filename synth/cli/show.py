@@ -78,6 +78,8 @@ def _show(folder: Path, data: dict[str, Any]) -> None:
     for event in data["events"]:
         if event["event"] == "reflected":
             verdicts = ", ".join(f"{k}: {v}" for k, v in event["verdicts"].items())
-            console.print(f"\nreflection on {event['candidate']}: {event['reflection'] or '(no words)'}", soft_wrap=True)
+            console.print(
+                f"\nreflection on {event['candidate']}: {event['reflection'] or '(no words)'}", soft_wrap=True
+            )
             console.print(f"  {verdicts}", soft_wrap=True)
     console.print(f"\nevery prompt and answer: {folder / 'transcript.md'}", soft_wrap=True)

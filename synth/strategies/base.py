@@ -38,7 +38,9 @@ class Services(Protocol):
 class Strategy(Protocol):
     """A search policy: what to ask for next, whom to train, whom to keep."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What `--strategy` calls it."""
 
     def run(self, search: Services, budget: Budget) -> None:
         """Search until the budget is used; everything found is in the search's record."""
