@@ -1,1 +1,1 @@
-"""."""
+"""Benchmarks that compare in one run: ratios, never absolute times."""

@@ -5,7 +5,6 @@ Threads that spin on a busy core cost a factor of ninety; processes that sleep w
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import sys
@@ -23,6 +22,7 @@ from sandboxes.base import (
 )
 from sandboxes.isolation.channel import ChannelClosed, ChannelMalformed, ChannelTimeout
 from sandboxes.isolation.process import Child, ZygoteProcess
+from sandboxes.wire import MEMBERS, REPORTS, REQUEST, TASK, plain
 from synth.errors import SynthError, TaskError
 from synth.task import Task
 
@@ -50,49 +50,41 @@ class Pool:
 
     def check(self, task: Task, sources: list[str]) -> list[CheckReport]:
         """See `sandboxes.base.Sandbox.check`: the sources are dealt out over the shards."""
-        from sandboxes.trainer.shard import REPORTS, TASK
-
-        shards = self._ready()
-        payload = json.loads(TASK.dump_json(task))
-        busy = []
-        for index, shard in enumerate(shards):
-            part = sources[index :: len(shards)]
-            if part:
-                shard.channel.send({"op": "check", "task": payload, "sources": part})
-                busy.append((index, shard, len(part)))
+        shards = self._ready()[: len(sources)]
+        payload = plain(TASK, task)
+        parts = [sources[index :: len(shards)] for index in range(len(shards))]
+        requests = [{"op": "check", "task": payload, "sources": part} for part in parts]
+        answers = self._ask(shards, requests, None, 0)
         reports: list[CheckReport | None] = [None] * len(sources)
-        answers = self._gather([shard for _, shard, _ in busy], None, 0)
-        for (index, _, count), answer in zip(busy, answers, strict=True):
-            lost = CheckReport(problems=(_lost(answer),)) if "reports" not in answer else None
-            found = [lost] * count if lost else REPORTS.validate_python(answer["reports"])
+        for index, (part, answer) in enumerate(zip(parts, answers, strict=True)):
+            lost = CheckReport(problems=(_lost(answer),))
+            found = REPORTS.validate_python(answer["reports"]) if "reports" in answer else [lost] * len(part)
             reports[index :: len(shards)] = found
-        return [r for r in reports if r is not None]
+        return [report for report in reports if report is not None]
 
     def train(self, request: TrainingRequest, progress: Progress | None = None) -> TrainingResult:
         """See `sandboxes.base.Sandbox.train`."""
-        from sandboxes.trainer.shard import MEMBERS, REQUEST
-
         start = time.monotonic()
-        shards = self._ready()
-        payload = json.loads(REQUEST.dump_json(request))
+        members = len(request.rewards) * len(request.seeds)
+        shards = self._ready()[:members]
+        payload, device = plain(REQUEST, request), self._device_name()
         plan = split_members(len(request.rewards), len(request.seeds), len(shards))
-        busy = [(shard, counts) for shard, counts in zip(shards, plan, strict=True) if any(a < b for a, b in counts)]
-        for shard, counts in busy:
-            shard.channel.send({"op": "train", "request": payload, "counts": counts, "device": self._device_name()})
-        total = request.env_steps * len(request.rewards) * len(request.seeds)
-        answers = self._gather([shard for shard, _ in busy], progress, total)
+        requests = [{"op": "train", "request": payload, "counts": counts, "device": device} for counts in plan]
+        answers = self._ask(shards, requests, progress, request.env_steps * members)
         found: dict[tuple[str, int], MemberResult] = {}
-        for (_, counts), answer in zip(busy, answers, strict=True):
+        for counts, answer in zip(plan, answers, strict=True):
             if "members" in answer:
-                members = MEMBERS.validate_python(answer["members"])
+                trained = MEMBERS.validate_python(answer["members"])
             else:
-                members = _lost_members(request, counts, _lost(answer))
-            found.update({(m.reward_id, m.seed): m for m in members})
+                trained = _lost_members(request, counts, _lost(answer))
+            found.update({(m.reward_id, m.seed): m for m in trained})
         ordered = tuple(found[r.id, seed] for r in request.rewards for seed in request.seeds)
         return TrainingResult(ordered, sum(m.env_steps for m in ordered), time.monotonic() - start)
 
     def close(self) -> None:
         """See `sandboxes.base.Sandbox.close`."""
+        for shard in self._shards:
+            shard.channel.close()
         self._shards.clear()
         self._zygote.close()
 
@@ -103,48 +95,80 @@ class Pool:
         self.close()
 
     def _ready(self) -> list[Child]:
-        if not self._shards:
-            count = 1 if self._device_name() == "cuda" else self._wanted or available_cores()
-            self._shards = [self._zygote.spawn("shard") for _ in range(count)]
+        """All shards, those that ended since the last request replaced."""
+        if self._zygote.ended():
+            self.close()
+            self._zygote = ZygoteProcess()
+        count = 1 if self._device_name() == "cuda" else self._wanted or available_cores()
+        for shard in [s for s in self._shards if s.channel.hung_up()]:
+            self._discard(shard)
+        while len(self._shards) < count:
+            self._shards.append(self._zygote.spawn("shard"))
         return self._shards
+
+    def _discard(self, shard: Child) -> None:
+        if shard in self._shards:  # not when `progress` closed the pool
+            self._shards.remove(shard)
+            self._zygote.kill(shard)
 
     def _device_name(self) -> str:
         if self.device == "auto":
             self.device = "cuda" if _cuda_available() else "cpu"
         return self.device
 
-    def _gather(self, shards: list[Child], progress: Progress | None, total: int) -> list[dict[str, Any]]:
-        """Every shard's answer, progress reported on the way; a shard that died answers with its error."""
+    def _ask(
+        self, shards: list[Child], requests: list[dict[str, Any]], progress: Progress | None, total: int
+    ) -> list[dict[str, Any]]:
+        """One answer for each request, in order; the answer of a shard that died says so under `lost`.
+
+        Whatever interrupts the waiting (Ctrl-C, an error in `progress`), no shard is left at work on a request whose
+        answer would then be taken for that of the next.
+        """
         answers: dict[int, dict[str, Any]] = {}
-        done = dict.fromkeys((s.pid for s in shards), 0)
-        waiting = {s.channel.fileno(): s for s in shards}
+        try:
+            for shard, request in zip(shards, requests, strict=True):
+                try:
+                    shard.channel.send(request)
+                except (ChannelClosed, ChannelTimeout) as error:
+                    answers[shard.pid] = self._obituary(shard, error)
+            self._gather(shards, answers, progress, total)
+        finally:
+            for shard in shards:
+                if "lost" in answers.get(shard.pid, {"lost": "interrupted"}):
+                    self._discard(shard)
+        for answer in answers.values():
+            if answer.get("user"):
+                raise TaskError(answer["error"])
+            if "trace" in answer:
+                raise SynthError(f"the trainer failed: {answer['error']}")
+        return [answers[shard.pid] for shard in shards]
+
+    def _gather(
+        self, shards: list[Child], answers: dict[int, dict[str, Any]], progress: Progress | None, total: int
+    ) -> None:
+        """Fill in the missing answers, and tell `progress` about the sum of what the shards have done."""
+        done = dict.fromkeys((shard.pid for shard in shards), 0)
+        waiting = {shard.channel.fileno(): shard for shard in shards if shard.pid not in answers}
         while waiting:
             ready, _, _ = select.select(list(waiting), [], [], 1.0)
             for fd in ready:
                 shard = waiting[fd]
-                message = self._receive(shard)
+                try:
+                    message = shard.channel.receive(60.0, max_bytes=_ANSWER_LIMIT)
+                except (ChannelClosed, ChannelTimeout, ChannelMalformed) as error:
+                    message = self._obituary(shard, error)
                 if "progress" in message:
                     done[shard.pid] = int(message["progress"])
                     if progress is not None:
                         progress(min(sum(done.values()), total), total)
-                    continue
-                answers[shard.pid] = message
-                del waiting[fd]
-        for message in answers.values():
-            if message.get("user"):
-                raise TaskError(message["error"])
-            if "trace" in message:
-                raise SynthError(f"the trainer failed: {message['error']}")
-        return [answers[s.pid] for s in shards]
+                else:
+                    answers[shard.pid] = message
+                    del waiting[fd]
 
-    def _receive(self, shard: Child) -> dict[str, Any]:
-        try:
-            return shard.channel.receive(60.0, max_bytes=_ANSWER_LIMIT)
-        except (ChannelClosed, ChannelTimeout, ChannelMalformed) as error:
-            code = self._zygote.exit_code(shard)
-            self._zygote.kill(shard)
-            self._shards[self._shards.index(shard)] = self._zygote.spawn("shard")
-            return {"lost": f"the training process died (exit code {code}; {error})"}
+    def _obituary(self, shard: Child, error: Exception) -> dict[str, Any]:
+        code = self._zygote.exit_code(shard)
+        how = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        return {"lost": f"the training process died ({how}; {error})"}
 
 
 def _cuda_available() -> bool:

@@ -15,8 +15,8 @@ from synth.evaluator import Evaluator
 from synth.evidence import gather_evidence
 from synth.llm.base import ChatModel
 from synth.llm.ledger import Ledger
-from synth.llm.recorder import RecordedModel
-from synth.llm.resolve import resolve_model
+from synth.llm.recorder import CallRecord, RecordedModel
+from synth.llm.resolve import describe_choice, resolve_model
 from synth.prompting import Prompts
 from synth.result import EXPERT, SPARSE, Final, Score, lineage, measured_words, score_json, with_header
 from synth.search import Listener, Search, Silent
@@ -107,14 +107,15 @@ class _Run:
         evaluator_model = coder_model
         if settings.evaluator_model is not None:
             evaluator_model = self._resolve(settings.evaluator_model)
+        listener.stage(f"model: {describe_choice(coder_model, settings.model)}")
         self.strategy = strategy
         self.model_name = coder_model.name
         self.store = RunStore(new_run_folder(self.task.name, settings.out))
         self.ledger = Ledger()
         self.sandbox: Sandbox = Pool(settings.device)
-        calls = self.store.folder
-        coder = RecordedModel(coder_model, calls, self.ledger, "coder")
-        evaluator = RecordedModel(evaluator_model, calls, self.ledger, "evaluator")
+        record = CallRecord(self.store.folder)
+        coder = RecordedModel(coder_model, record, self.ledger, "coder")
+        evaluator = RecordedModel(evaluator_model, record, self.ledger, "evaluator")
         self.search = Search(
             task=self.task,
             coder=Coder(make_writer(coder, self.task, prompts), self.task, self.sandbox),

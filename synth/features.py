@@ -33,6 +33,7 @@ class Feature:
     low: float | None = None
     high: float | None = None
     previous: str | None = None  # the same one step earlier, as an expression
+    is_rate: bool = False  # a velocity or another change per time
 
     def line(self) -> str | None:
         """The definition as a statement."""
@@ -71,11 +72,17 @@ def _of_field(item: StateField) -> list[Feature]:
 
 def _of_scalar(item: StateField) -> list[Feature]:
     kind: Literal["signed", "positive"] = "positive" if item.low is not None and item.low >= 0 else "signed"
-    plain = Feature(item.name, kind, _scale(item), None, item.low, item.high, f"prev_{item.name}")
+    plain = Feature(
+        item.name, kind, _scale(item), None, item.low, item.high, f"prev_{item.name}", is_rate=_is_rate(item)
+    )
     if not _is_full_turn(item):
         return [plain]
     cosine = f"torch.cos({item.name})"
     return [plain, Feature(f"cos_{item.name}", "cosine", 1.0, cosine, previous=f"torch.cos(prev_{item.name})")]
+
+
+def _is_rate(item: StateField) -> bool:
+    return "/s" in item.unit or "/step" in item.unit
 
 
 def _is_full_turn(item: StateField) -> bool:
@@ -88,13 +95,22 @@ def _of_vector(item: StateField) -> list[Feature]:
         sizes: list[Feature] = []
     else:
         now, before = f"torch.norm({name}, dim=-1)", f"torch.norm(prev_{name}, dim=-1)"
-        sizes = [Feature(f"{name}_size", "positive", scale, now, 0.0, scale, before)]
+        sizes = [Feature(f"{name}_size", "positive", scale, now, 0.0, scale, before, is_rate=_is_rate(item))]
     if any(word in name for word in _TARGET_WORDS):
         return []  # a place to be reached says nothing by itself
     if item.shape[0] > len(_AXES):
         return sizes
     parts = [
-        Feature(f"{name}_{axis}", "signed", scale, f"{name}[:, {i}]", item.low, item.high, f"prev_{name}[:, {i}]")
+        Feature(
+            f"{name}_{axis}",
+            "signed",
+            scale,
+            f"{name}[:, {i}]",
+            item.low,
+            item.high,
+            f"prev_{name}[:, {i}]",
+            is_rate=_is_rate(item),
+        )
         for i, axis in enumerate(_AXES[: item.shape[0]])
     ]
     return [*sizes, *parts]

@@ -106,6 +106,26 @@ def sample(node: Node, rng: random.Random) -> str:
     return sample(node.body, rng)
 
 
+def thin(node: Node, rng: random.Random, share: float) -> Node:
+    """The same grammar with fewer choices: of every set of alternatives a random `share` stays, two at least.
+
+    A small model gives nearly the same answer every time; what it may not say today it cannot repeat. Rules are written
+    out, because each place keeps other alternatives. The number of repetitions is drawn here too: left open, every
+    token would have to be tried against each way to go on, which is slower by a factor of thirty.
+    """
+    if isinstance(node, Text):
+        return node
+    if isinstance(node, Rule):
+        return thin(node.body, rng, share)
+    if isinstance(node, Seq):
+        return Seq(tuple(thin(part, rng, share) for part in node.parts))
+    if isinstance(node, Repeat):
+        return Seq(tuple(thin(node.part, rng, share) for _ in range(rng.randint(node.least, node.most))))
+    count = max(min(2, len(node.options)), round(share * len(node.options)))
+    kept = sorted(rng.sample(range(len(node.options)), count))
+    return Alt(tuple(thin(node.options[index], rng, share) for index in kept))
+
+
 class GrammarError(ValueError):
     """A text that is not GBNF of the kind `render` writes."""
 

@@ -10,29 +10,33 @@ from __future__ import annotations
 import ast
 import random
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from synth.features import Feature, task_features
-from synth.gbnf import Node, Repeat, Rule, alt, render, sample, seq
+from synth.features import task_features
+from synth.gbnf import Node, Repeat, render, sample, seq, thin
 from synth.task import PREFIXES, Task
+from synth.terms import Terms, numbers
 
 INDENT = "    "
-_WEIGHTS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-_WIDTHS = (0.03, 0.06, 0.12, 0.25, 0.5)  # of a feature's scale
-_TARGETS = (-0.75, -0.5, -0.25, 0.25, 0.5, 0.75)  # of a feature's scale
-_STEP = 0.03  # usual change of a feature in one step, as a share of its scale
 _NUMBER = re.compile(r"(?<![\w.\[])\d+\.\d+(?![\w.])")
 
 
 @dataclass(frozen=True)
 class TermPlan:
-    """What the model is to write: `kept` terms stay as they are, `retuned` ones get new numbers, new ones follow."""
+    """What the model is to write: `kept` terms stay as they are, `retuned` ones get new numbers, new ones follow.
+
+    A plan that keeps and retunes nothing asks for a whole reward: one to three goals, then costs, then a constant.
+    """
 
     kept: tuple[str, ...] = ()
     retuned: tuple[str, ...] = ()
-    least_new: int = 2
-    most_new: int = 4
+    least_new: int = 1
+    most_new: int = 3
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it starts from nothing."""
+        return not self.kept and not self.retuned
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,10 @@ class AnswerFrame:
     def grammar(self) -> str:
         """GBNF of what follows the prefix."""
         return render(self.root)
+
+    def thinned(self, rng: random.Random, share: float) -> AnswerFrame:
+        """The same frame with a random share of the grammar's alternatives (`synth.gbnf.thin`)."""
+        return replace(self, root=thin(self.root, rng, share))
 
     def random_answer(self, rng: random.Random) -> str:
         """What no model would write: a random text of the same grammar (the control)."""
@@ -69,8 +77,15 @@ def build_frame(task: Task, plan: TermPlan | None = None) -> AnswerFrame:
     plan = plan or TermPlan()
     body = "".join(f"{INDENT}{line}\n" for line in plan.kept)
     parts: list[Node | str] = [_with_free_numbers(line) for line in plan.retuned]
-    if plan.most_new:
-        parts.append(Repeat(_new_term(task), plan.least_new, plan.most_new))
+    terms = Terms(task, INDENT)
+    if plan.fresh:
+        parts += [
+            Repeat(terms.goal, plan.least_new, plan.most_new),
+            Repeat(terms.cost, 0, 2),
+            Repeat(terms.constant, 0, 1),
+        ]
+    elif plan.most_new:
+        parts.append(Repeat(terms.any, plan.least_new, plan.most_new))
     return AnswerFrame(task, plan, f"{signature(task)}\n{body}", seq(*parts, f"{INDENT}reward ="))
 
 
@@ -164,118 +179,6 @@ def _with_free_numbers(line: str) -> Node:
     parts: list[Node | str] = [INDENT]
     end = 0
     for match in _NUMBER.finditer(line):
-        parts += [line[end : match.start()], _numbers(float(match[0]) * f for f in (0.1, 0.25, 0.5, 1, 2, 4, 10))]
+        parts += [line[end : match.start()], numbers(float(match[0]) * f for f in (0.1, 0.25, 0.5, 1, 2, 4, 10))]
         end = match.end()
     return seq(*parts, line[end:] + "\n")
-
-
-def _numbers(values: Iterable[float]) -> Node:
-    return alt(dict.fromkeys(_number(v) for v in values))
-
-
-def _number(value: float) -> str:
-    """Two significant digits, never an exponent: 0.05, 1.5, 250.0."""
-    text = f"{float(f'{value:.2g}'):.6f}".rstrip("0")
-    return text + "0" if text.endswith(".") else text
-
-
-def _new_term(task: Task) -> Node:
-    found = task_features(task)
-    spoken = [float(n) for n in re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?", task.description)]
-    gates = Rule("gate", alt(g for f in found if f.kind != "cost" for g in _gates(f)))
-    terms = [Rule(f"t{index}", _terms_of(f, spoken, gates)) for index, f in enumerate(found)]
-    first = next((f.name for f in found if f.definition is None), None) or found[0].name
-    weight = Rule("weight", _numbers(_WEIGHTS))
-    terms.append(
-        Rule(
-            "alive",
-            alt(
-                [
-                    seq("alive = ", weight, f" * torch.ones_like({first})"),
-                    seq("hurry = -", weight, f" * torch.ones_like({first})"),
-                ]
-            ),
-        )
-    )
-    return Rule("term", seq(INDENT, alt(terms), "\n"))
-
-
-def _terms_of(f: Feature, spoken: list[float], gates: Node) -> Node:
-    """Every form in which one feature makes a term; the name tells feature and form."""
-    x, s = f.name, f.scale
-    linear = _numbers(w / s for w in _WEIGHTS)
-    square = _numbers(w / s**2 for w in _WEIGHTS)
-    weight = Rule("weight", _numbers(_WEIGHTS))
-    if f.kind == "cost":
-        return seq(f"{x}_penalty = -", linear, f" * {x}")
-    if f.kind == "flag":
-        return alt([seq(f"{x}_bonus = ", weight, f" * {x}"), seq(f"{x}_penalty = -", weight, f" * {x}")])
-    forms: list[Node] = []
-    if f.kind == "cosine":
-        forms += [seq(f"{x}_bonus = ", weight, f" * {x}"), seq(f"{x}_close = ", weight, f" * torch.square(1.0 + {x})")]
-        forms.append(seq(f"{x}_within = ", weight, f" * ({x} > ", _numbers((0.7, 0.9, 0.95, 0.98)), ").float()"))
-    else:
-        size = x if f.kind == "positive" else f"torch.abs({x})"
-        narrow = _numbers(1.0 / (w * s) ** 2 for w in _WIDTHS)
-        bell = seq("torch.exp(-", narrow, f" * torch.square({x}))")
-        forms += [
-            seq(f"{x}_penalty = -", alt([seq(linear, f" * {size}"), seq(square, f" * torch.square({x})")])),
-            seq(f"{x}_close = ", weight, " * ", bell),
-            seq(f"{x}_close_gated = ", weight, " * ", bell, " * ", gates),
-            seq(f"{x}_within = ", weight, f" * ({size} < ", _numbers(w * s for w in _WIDTHS), ").float()"),
-            seq(f"{x}_more = ", alt([seq(linear, f" * {size}"), seq(square, f" * torch.square({x})")])),
-        ]
-        forms += _target_terms(f, spoken, weight)
-        if f.kind == "signed":
-            forms.append(seq(f"{x}_up = ", linear, f" * {x}"))
-            forms.append(seq(f"{x}_down = -", linear, f" * {x}"))
-    if f.previous is not None:
-        forms.append(_progress(f))
-    return alt(forms)
-
-
-def _target_terms(f: Feature, spoken: list[float], weight: Node) -> list[Node]:
-    """Closeness to a value other than zero: numbers of the task's text within the range first, then shares of it."""
-    x, s = f.name, f.scale
-    low = f.low if f.low is not None else -s
-    high = f.high if f.high is not None else s
-    targets = [t for t in (*spoken, *(t * s for t in _TARGETS)) if low < t < high and t != 0.0]
-    if not targets:
-        return []
-    signed = [f" - {_number(t)}" if t > 0 else f" + {_number(-t)}" for t in targets]
-    narrow = _numbers(1.0 / (w * s) ** 2 for w in _WIDTHS)
-    offset = Rule(f"o{x.replace('_', '-')}", alt(dict.fromkeys(signed)))
-    limits = Rule(f"l{x.replace('_', '-')}", alt(dict.fromkeys(_signed(t) for t in targets)))
-    return [
-        seq(f"{x}_at = ", weight, " * torch.exp(-", narrow, f" * torch.square({x}", offset, "))"),
-        seq(f"{x}_off = -", _numbers(w / s for w in _WEIGHTS), f" * torch.abs({x}", offset, ")"),
-        seq(f"{x}_above = ", weight, f" * ({x} > ", limits, ").float()"),
-        seq(f"{x}_below = ", weight, f" * ({x} < ", limits, ").float()"),
-    ]
-
-
-def _signed(value: float) -> str:
-    return _number(value) if value >= 0 else f"-{_number(-value)}"
-
-
-def _progress(f: Feature) -> Node:
-    """Change since the step before: of the value, of its size."""
-    gain = _numbers(w / (f.scale * _STEP) for w in _WEIGHTS)
-    before, x = f.previous, f.name
-    forms = [seq(f"{x}_gain = ", gain, f" * ({x} - {before})")]
-    if f.kind == "signed":
-        forms.append(seq(f"{x}_size_gain = ", gain, f" * (torch.abs({x}) - torch.abs({before}))"))
-        forms.append(seq(f"{x}_size_drop = ", gain, f" * (torch.abs({before}) - torch.abs({x}))"))
-    else:
-        forms.append(seq(f"{x}_drop = ", gain, f" * ({before} - {x})"))
-    return alt(forms)
-
-
-def _gates(f: Feature) -> list[Node]:
-    """Factors in [0, 1] that switch another term on."""
-    x, s = f.name, f.scale
-    if f.kind == "flag":
-        return [seq(f"(1.0 - {x})")]
-    if f.kind == "cosine":
-        return [seq(f"(0.5 + 0.5 * {x})")]
-    return [seq("torch.exp(-", _numbers(1.0 / (w * s) ** 2 for w in _WIDTHS), f" * torch.square({x}))")]

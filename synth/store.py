@@ -5,17 +5,15 @@ Every file is written whole or not at all; `events.jsonl` only ever grows. docs/
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import secrets
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from synth.candidate import Candidate
 from synth.errors import StoreError
+from synth.files import append_text, write_atomically
 
 SCHEMA_VERSION = 1
 
@@ -36,35 +34,6 @@ def new_run_folder(task: str, out: Path | None) -> Path:
     return folder
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file's content; a crash leaves the old one or the new one.
-
-    Raises:
-        StoreError: it cannot be written, as on a full disk; says what to do.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(name, 0o644)
-            os.replace(name, path)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> StoreError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreError(f"the disk is full: cannot write {path}; free some space, what is already written is kept")
-    return StoreError(f"cannot write {path}: {error.strerror}")
-
-
 class RunStore:
     """Writes one run's folder."""
 
@@ -79,12 +48,7 @@ class RunStore:
     def event(self, kind: str, **values: Any) -> None:
         """Append one line to `events.jsonl`."""
         line = json.dumps({"schema_version": SCHEMA_VERSION, "time": round(time.time(), 3), "event": kind, **values})
-        path = self.folder / "events.jsonl"
-        try:
-            with path.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
-        except OSError as error:
-            raise _unwritable(path, error) from error
+        append_text(self.folder / "events.jsonl", line + "\n")
 
     def save(self, candidate: Candidate) -> None:
         """Write a candidate's source and measurements."""

@@ -24,6 +24,7 @@ from synth.task import Task
 
 _PARALLEL_CALLS = 8
 _TERM_TOKENS = 400
+_SHARE = 0.4  # of the grammar's alternatives that one sample may use
 
 
 @dataclass(frozen=True)
@@ -136,20 +137,16 @@ class GrammarWriter:
         return (Message("system", self.prompts.render("coder/compact_system").text), Message("user", text.text))
 
     def write(self, count: int, seed: int, context: Context) -> list[Answer]:
-        """See `Writer.write`: one call for all samples that share a plan."""
+        """See `Writer.write`: each sample has a plan and a grammar of its own."""
         rng = random.Random(seed)
         plans = [draw_plan(self.task, context, rng) for _ in range(count)]
-        answers: dict[int, Answer] = {}
-        for plan in dict.fromkeys(plans):
-            places = [i for i, p in enumerate(plans) if p == plan]
-            frame = build_frame(self.task, plan)
-            fresh = not plan.kept and not plan.retuned
-            told = Context() if fresh else context
-            for place, answer in zip(places, self._ask(frame, told, len(places), seed + places[0]), strict=True):
-                answers[place] = answer
-        return [answers[i] for i in range(count)]
+        frames = [build_frame(self.task, plan).thinned(rng, _SHARE) for plan in plans]
+        with ThreadPoolExecutor(_PARALLEL_CALLS) as pool:
+            return list(pool.map(lambda i: self._one(frames[i], context, seed + i), range(count)))
 
-    def _ask(self, frame: AnswerFrame, context: Context, count: int, seed: int) -> list[Answer]:
+    def _one(self, frame: AnswerFrame, context: Context, seed: int) -> Answer:
+        fresh = frame.plan.fresh
+        messages = self.messages(Context() if fresh else context)
         options = SamplingOptions(
             temperature=self.temperature,
             seed=seed,
@@ -157,10 +154,8 @@ class GrammarWriter:
             prefill=frame.prefix,
             max_tokens=_TERM_TOKENS,
         )
-        messages = self.messages(context)
-        origin: Literal["new", "mutation"] = "mutation" if context.parent is not None else "new"
-        found = self.model.complete(messages, count, options)
-        return [Answer(frame.prefix + c.text, frame.finish(c.text), origin, messages) for c in found]
+        text = self.model.complete(messages, 1, options)[0].text
+        return Answer(frame.prefix + text, frame.finish(text), "new" if fresh else "mutation", messages)
 
     def repair(self, broken: Sequence[tuple[Answer, tuple[RewardProblem, ...]]], seed: int) -> list[Answer]:
         """See `Writer.repair`: there is nothing to tell a model that cannot read an error."""

@@ -34,9 +34,10 @@ class ChannelMalformed(Exception):
 class Channel:
     """One end of a socket pair that carries JSON objects."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, accept_fds: bool = False) -> None:
+        """`accept_fds`: take descriptors that come along; else the kernel drops them, or a hostile sender's pile up."""
         sock.setblocking(False)
-        self.sock = sock
+        self.sock, self.accept_fds = sock, accept_fds
         self._fds: list[int] = []
 
     def fileno(self) -> int:
@@ -70,7 +71,7 @@ class Channel:
             raise ChannelMalformed(f"a message of {length} bytes, over the limit of {max_bytes}")
         data = self._read(length, deadline)
         try:
-            message = json.loads(data)
+            message = json.loads(data.decode())
         except (ValueError, RecursionError) as error:
             raise ChannelMalformed("a message that is not JSON") from error
         if not isinstance(message, dict):
@@ -81,6 +82,12 @@ class Channel:
         """Descriptors that came with the messages received so far; the caller owns them."""
         fds, self._fds = self._fds, []
         return fds
+
+    def hung_up(self) -> bool:
+        """Whether the other end is closed; whatever it sent before can still be received."""
+        poller = select.poll()
+        poller.register(self.sock, select.POLLHUP)
+        return bool(poller.poll(0))
 
     def close(self) -> None:
         """Close the socket and any descriptor nobody took."""
@@ -93,16 +100,22 @@ class Channel:
         while len(chunks) < length:
             self._wait(write=False, deadline=deadline)
             try:
-                data, fds, _, _ = socket.recv_fds(self.sock, min(length - len(chunks), 1 << 20), MAX_FDS)
+                data = self._take(min(length - len(chunks), 1 << 20))
             except BlockingIOError:
                 continue
             except OSError as error:
                 raise ChannelClosed(str(error)) from error
-            self._fds.extend(fds)
             if not data:
                 raise ChannelClosed("the other end closed the connection")
             chunks += data
         return bytes(chunks)
+
+    def _take(self, length: int) -> bytes:
+        if not self.accept_fds:
+            return self.sock.recv(length)
+        data, fds, _, _ = socket.recv_fds(self.sock, length, MAX_FDS)
+        self._fds.extend(fds)
+        return data
 
     def _wait(self, write: bool, deadline: float) -> None:
         left = deadline - time.monotonic()
@@ -113,6 +126,6 @@ class Channel:
 
 
 def channel_pair() -> tuple[Channel, socket.socket]:
-    """A channel for this process, and the socket to hand to another."""
+    """A channel for this process, which accepts no descriptors, and the socket to hand to another."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     return Channel(ours), theirs

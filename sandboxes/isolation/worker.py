@@ -7,9 +7,13 @@ object; what it claims is checked again by the process that receives it.
 
 from __future__ import annotations
 
+import contextlib
 import linecache
+import resource
+import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +25,7 @@ from sandboxes.isolation.channel import Channel, ChannelClosed
 
 FILENAME = "<reward.py>"
 FOREVER_S = 1e7
+MEMORY_BYTES = 4 << 30  # that a reward may allocate, beyond what torch holds at the start
 
 
 class RewardFault(Exception):
@@ -46,6 +51,8 @@ class Worker:
                 self.function = load(message["source"])
                 return {"ok": True}
             if message["op"] == "layout":
+                if self.buffer is not None:
+                    self.buffer.close()
                 layout = Layout.from_message(message)
                 self.buffer, self.rows = SharedBuffer(layout, fds[0]), layout.rows
                 return {"ok": True}
@@ -99,7 +106,9 @@ def unpack(result: Any, rows: int) -> tuple[Tensor, dict[str, Tensor]]:
     if result is None:
         raise RewardFault(Failure.RETURN, "compute_reward returned nothing; end it with `return reward, components`")
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
-        raise RewardFault(Failure.RETURN, f"compute_reward must return (reward, components dict), not {kind_of(result)}")
+        raise RewardFault(
+            Failure.RETURN, f"compute_reward must return (reward, components dict), not {kind_of(result)}"
+        )
     reward, components = result
     if len(components) > MAX_COMPONENTS:
         raise RewardFault(Failure.RETURN, f"{len(components)} components; at most {MAX_COMPONENTS} are allowed")
@@ -153,8 +162,19 @@ def line_of(error: BaseException) -> int | None:
     return lines[-1] if lines else None
 
 
+def limit_resources() -> None:
+    """An allocation beyond the limit becomes an exception inside the reward; a crash leaves no core file."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + MEMORY_BYTES
+        with contextlib.suppress(ValueError):  # a lower limit is in force already
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
 def main(channel: Channel) -> None:
     """Serve until the trainer hangs up."""
+    limit_resources()
     worker = Worker()
     while True:
         try:

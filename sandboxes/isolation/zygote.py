@@ -27,9 +27,11 @@ class Zygote:
         from multiprocess import get_context
 
         self.context = get_context("fork")
+        self.pid = os.getpid()
         self.primary = control
         self.controls = [control]
         self.children: dict[int, Any] = {}
+        self.owners: dict[int, Channel] = {}  # of each child, the connection that asked for it
 
     def serve(self) -> None:
         """Until the engine hangs up."""
@@ -39,22 +41,30 @@ class Zygote:
             for control in ready:
                 try:
                     message = control.receive(10.0)
-                    control.send(self._answer(message, control.take_fds()))
+                    control.send(self._answer(message, control))
                 except (ChannelClosed, ChannelTimeout, ChannelMalformed):
                     if control is self.primary:
                         return
-                    self.controls.remove(control)
-                    control.close()
+                    self._drop(control)
 
     def end(self) -> None:
         """Kill what is left."""
         for pid in list(self.children):
             self._kill(pid)
 
-    def _answer(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+    def _drop(self, control: Channel) -> None:
+        """A shard ended: so do its workers, one of which may be in an endless computation."""
+        self.controls.remove(control)
+        control.close()
+        for pid in [pid for pid, owner in self.owners.items() if owner is control]:
+            self._kill(pid)
+
+    def _answer(self, message: dict[str, Any], control: Channel) -> dict[str, Any]:
         op, pid = message.get("op"), int(message.get("pid", 0))
         if op == "spawn" and message.get("entry") in ENTRIES:
-            return {"pid": self._spawn(message["entry"], fds)}
+            new = self._spawn(message["entry"], control.take_fds())
+            self.owners[new] = control
+            return {"pid": new}
         if op == "kill":
             self._kill(pid)
             return {"ok": True}
@@ -69,7 +79,7 @@ class Zygote:
         control_of_child = None
         if entry == "shard":  # a shard asks for its own workers
             ours, control_of_child = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.controls.append(Channel(ours))
+            self.controls.append(Channel(ours, accept_fds=True))
             fds = [*fds, control_of_child.fileno()]
         child = self.context.Process(target=self._run_child, args=(entry, fds), daemon=False)
         child.start()
@@ -83,20 +93,20 @@ class Zygote:
 
     def _run_child(self, entry: str, fds: list[int]) -> None:
         os.setsid()  # a group of its own, so that one kill takes all it started
-        die_with_parent()
+        die_with_parent(self.pid)
         _close_all_but(fds)
-        channel = Channel(socket.socket(fileno=fds[0]))
         if entry == "worker":
             from sandboxes.isolation import worker
 
-            worker.main(channel)
+            worker.main(Channel(socket.socket(fileno=fds[0]), accept_fds=True))
         else:
             from sandboxes.trainer import shard
 
-            shard.main(channel, Channel(socket.socket(fileno=fds[1])))
+            shard.main(Channel(socket.socket(fileno=fds[0])), Channel(socket.socket(fileno=fds[1])))
 
     def _kill(self, pid: int) -> None:
         child = self.children.pop(pid, None)
+        self.owners.pop(pid, None)
         if child is None:
             return
         try:
@@ -130,7 +140,7 @@ def main(fd: int) -> None:
     from sandboxes.isolation import worker  # noqa: F401  (imported so that children have it)
     from sandboxes.trainer import shard  # noqa: F401
 
-    control = Channel(socket.socket(fileno=fd))
+    control = Channel(socket.socket(fileno=fd), accept_fds=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the engine's to handle
     control.send({"ready": True})
     zygote = Zygote(control)

@@ -61,9 +61,7 @@ class Reacher(TorchSimulator):
     def advance(self, state: Tensor, action: Tensor) -> Tensor:
         """Runge-Kutta of fourth order, one step of `dt` under constant motor torques."""
         shoulder_torque, elbow_torque = SHOULDER_TORQUE * action[:, 0], ELBOW_TORQUE * action[:, 1]
-        joints = rk4(
-            lambda s: derivative(s, shoulder_torque, elbow_torque, self.damping), state[:, :4], self.dt
-        )
+        joints = rk4(lambda s: derivative(s, shoulder_torque, elbow_torque, self.damping), state[:, :4], self.dt)
         return torch.cat([wrap_angle(joints[:, :2]), joints[:, 2:], state[:, 4:]], dim=-1)
 
     def fields(self) -> dict[str, Tensor]:

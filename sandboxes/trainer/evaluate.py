@@ -22,15 +22,16 @@ class Evaluator:
     """Runs whole episodes and asks the metric; each member sees the same starting states."""
 
     def __init__(self, task: Task, metric: TrustedMetric, members: int, device: torch.device) -> None:
+        self.task, self.metric, self.device = task, metric, device
         self.members, self.episodes = members, task.training.evaluation_episodes
-        seeds = env_seeds(_EVALUATION_SEED, self.episodes, _EVALUATION_STREAM)
-        self._make = lambda: make_simulator(task, seeds.repeat(members), device)
-        self.metric = metric
+        self.seeds = env_seeds(_EVALUATION_SEED, self.episodes, _EVALUATION_STREAM).repeat(members)
 
     @torch.no_grad()
     def __call__(self, policy: PopulationPolicy, normaliser: ObservationNormaliser) -> tuple[Tensor, Tensor]:
         """Metric and mean episode length of every member, (P,) each."""
-        simulator = self._make()  # a fresh one, so that every evaluation starts from the same episodes
+        simulator = make_simulator(
+            self.task, self.seeds, self.device
+        )  # a fresh one, so that every evaluation starts from the same episodes
         names = [n for n in arguments(self.metric.compute) if n != "valid"]
         recorder = FieldRecorder(simulator, names)
         recorder.start()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from sandboxes.base import Checkpoint, MemberResult, RewardProblem
+from sandboxes.base import Checkpoint, Failure, MemberResult, RewardProblem
 from sandboxes.torch_sim.rng import env_seeds
 from sandboxes.trainer.evaluate import Evaluator
 from sandboxes.trainer.normalise import ObservationNormaliser, RewardScaler
@@ -20,6 +21,8 @@ from sandboxes.trainer.rollout import Collector, Rollout
 from sandboxes.trainer.statistics import MemberStatistics
 from sandboxes.trainer.trusted import TrustedMetric, make_simulator
 from synth.task import Task
+
+_DIVERGED = RewardProblem(Failure.NON_FINITE, "the training diverged: the policy's weights became NaN or infinite")
 
 
 @dataclass
@@ -32,11 +35,15 @@ class Group:
     problem: RewardProblem | None = None
     warnings: list[str] = field(default_factory=list)
 
-    def fail(self, problem: RewardProblem) -> None:
-        """Freeze: the worker goes, the members' rewards are zero from now on."""
-        if self.reward is not None:
-            self.reward.close()
-        self.reward, self.problem = None, problem
+    @contextlib.contextmanager
+    def reporting(self) -> Iterator[Reward | None]:
+        """The reward while it lives. When it fails inside, the worker goes and the members earn zero from then on."""
+        try:
+            yield self.reward
+        except RewardFailed as failed:
+            if self.reward is not None:
+                self.reward.close()
+            self.reward, self.problem = None, failed.problem
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,7 @@ class PopulationTrainer:
         self.evaluate = Evaluator(task, metric, self.members, device)
         self.statistics = [MemberStatistics() for _ in seeds]
         self.curves: list[list[Checkpoint]] = [[] for _ in seeds]
+        self.diverged: set[int] = set()
 
     def run(self, progress: Callable[[int], None]) -> list[MemberResult]:
         """Train to the end of the schedule; `progress` hears the steps taken by all members together."""
@@ -107,23 +115,16 @@ class PopulationTrainer:
             spans.append((group, start, start + len(group.seeds)))
             start += len(group.seeds)
         for group, first, last in spans:
-            self._attempt(group, lambda r, f=first, e=last: r.submit(self._slice(rollout, r, f, e)))
+            with group.reporting() as alive:
+                if alive is not None:
+                    alive.submit(self._slice(rollout, alive, first, last))
         for group, first, last in spans:
-            values = self._attempt(group, lambda r: r.collect())
-            if values is not None:
-                self._note(group, values, first, horizon)
-                reward[:, first:last] = values.reward.view(horizon, last - first, self.num_envs)
+            with group.reporting() as alive:
+                if alive is not None:
+                    values = alive.collect()
+                    self._note(group, values, first, horizon)
+                    reward[:, first:last] = values.reward.view(horizon, last - first, self.num_envs)
         return reward
-
-    @staticmethod
-    def _attempt(group: Group, action: Callable[[Reward], RewardValues | None]) -> RewardValues | None:
-        if group.reward is None:
-            return None
-        try:
-            return action(group.reward)
-        except RewardFailed as failed:
-            group.fail(failed.problem)
-            return None
 
     def _slice(self, rollout: Rollout, reward: Reward, first: int, last: int) -> dict[str, Tensor]:
         """The rows of members first..last as the reward's parameters, (H * S * N, *shape)."""
@@ -142,23 +143,27 @@ class PopulationTrainer:
             member.add(reward[:, offset].flatten(), values.names, components[:, :, offset].flatten(1))
 
     def _checkpoint(self, env_steps: int) -> None:
+        """Measure the members whose reward and weights are sound; the others' curves end here."""
         metric, length = self.evaluate(self.policy, self.normaliser)
-        for member, statistics in enumerate(self.statistics):
-            mean_reward, components = statistics.take()
-            self.curves[member].append(
-                Checkpoint(env_steps, float(metric[member]), mean_reward, float(length[member]), components)
-            )
+        sound = self.policy.stack.flat.isfinite().all(dim=1)
+        for member, group in enumerate(self._groups_of_members()):
+            if not bool(sound[member]):
+                self.diverged.add(member)
+            elif group.problem is None:
+                mean_reward, components = self.statistics[member].take()
+                point = Checkpoint(env_steps, float(metric[member]), mean_reward, float(length[member]), components)
+                self.curves[member].append(point)
+
+    def _groups_of_members(self) -> list[Group]:
+        return [group for group in self.groups for _ in group.seeds]
 
     def _results(self, env_steps: int) -> list[MemberResult]:
-        results, member = [], 0
-        for group in self.groups:
-            for seed in group.seeds:
-                curve = self.curves[member]
-                metric = curve[-1].metric if curve and group.problem is None else None
-                results.append(
-                    MemberResult(
-                        group.reward_id, seed, metric, tuple(curve), env_steps, group.problem, tuple(group.warnings)
-                    )
-                )
-                member += 1
+        results = []
+        seeds = [seed for group in self.groups for seed in group.seeds]
+        for member, (group, seed) in enumerate(zip(self._groups_of_members(), seeds, strict=True)):
+            problem = group.problem or (_DIVERGED if member in self.diverged else None)
+            curve = tuple(self.curves[member])
+            metric = curve[-1].metric if problem is None else None
+            warnings = tuple(group.warnings)
+            results.append(MemberResult(group.reward_id, seed, metric, curve, env_steps, problem, warnings))
         return results

@@ -33,7 +33,7 @@ def generalised_advantage(
     advantage = torch.zeros_like(reward)
     following = torch.zeros_like(reward[0])
     for step in range(reward.shape[0] - 1, -1, -1):
-        following = torch.addcmul(delta[step], keep[step], following)
+        following = delta[step] + keep[step] * following
         advantage[step] = following
     return advantage, advantage + value
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from synth.task import Parameter
 _LOAD_DEADLINE_S = 20.0
 _NAME_LIMIT = 80
 SUM_TOLERANCE = 1e-4
+LARGEST_VALUE = 1e12  # beyond it, sums and squares over a rollout would overflow single precision
 
 
 class RewardFailed(Exception):
@@ -79,9 +79,7 @@ class TrustedReward:
 class WorkerReward:
     """A candidate's code in a worker process of its own, fed and read through shared memory."""
 
-    def __init__(
-        self, zygote: ZygoteClient, source: str, parameters: tuple[Parameter, ...], deadline_s: float
-    ) -> None:
+    def __init__(self, zygote: ZygoteClient, source: str, parameters: tuple[Parameter, ...], deadline_s: float) -> None:
         self.zygote, self.deadline_s = zygote, deadline_s
         self._specs = {p.name: p for p in parameters}
         self.parameters = tuple(self._specs)
@@ -119,8 +117,11 @@ class WorkerReward:
         return RewardValues(values[0], names, values[1:])
 
     def scriptable(self) -> bool:
-        """Whether TorchScript compiles the reward."""
-        return bool(self._ask({"op": "script"}, _LOAD_DEADLINE_S).get("scriptable"))
+        """Whether TorchScript compiles the reward; not when its compiler hangs or dies."""
+        try:
+            return bool(self._ask({"op": "script"}, _LOAD_DEADLINE_S).get("scriptable"))
+        except RewardFailed:
+            return False
 
     def close(self) -> None:
         """Kill the worker and drop the buffer."""
@@ -140,21 +141,24 @@ class WorkerReward:
         self._ask({"op": "layout", **layout.as_message()}, _LOAD_DEADLINE_S, fds=(self._buffer.fd,))
 
     def _check_finite(self, values: Tensor, names: tuple[str, ...]) -> None:
-        if bool(torch.isfinite(values).all()):
+        good = torch.isfinite(values).logical_and_(values.abs() <= LARGEST_VALUE)
+        if bool(good.all()):
             return
-        for what, row in zip(("the reward", *(f"component '{n}'" for n in names)), values, strict=True):
-            bad = int((~torch.isfinite(row)).sum())
-            if bad and not (what == "the reward" and names):
-                break
-        else:
-            what, bad = "the reward", int((~torch.isfinite(values[0])).sum())
-        raise RewardFailed(
-            RewardProblem(
-                Failure.NON_FINITE,
-                f"{what} is NaN or infinite in {bad} of {values.shape[1]} states; guard divisions, roots and "
-                "logarithms, e.g. torch.sqrt(x + 1e-6) or torch.clamp",
+        # A component's name says more than that the reward, their sum, is wrong.
+        rows = [*range(1, len(names) + 1), 0]
+        row = next(r for r in rows if not bool(good[r].all()))
+        what = f"component '{names[row - 1]}'" if row else "the reward"
+        bad, count = values[row][~good[row]], values.shape[1]
+        if bool(torch.isfinite(bad).all()):
+            fault = (
+                f"larger than {LARGEST_VALUE:.0e} in {len(bad)} of {count} states; divide by something bounded below"
             )
-        )
+        else:
+            fault = (
+                f"NaN or infinite in {len(bad)} of {count} states; guard divisions, roots and logarithms, "
+                "e.g. torch.sqrt(x + 1e-6) or torch.clamp"
+            )
+        raise RewardFailed(RewardProblem(Failure.NON_FINITE, f"{what} is {fault}"))
 
     def _ask(self, message: dict[str, Any], timeout_s: float, fds: tuple[int, ...] = ()) -> dict[str, Any]:
         self._post(message, fds)
@@ -185,10 +189,7 @@ class WorkerReward:
         return reply
 
     def _crashed(self) -> RewardFailed:
-        code = None
-        if self.child is not None:
-            with contextlib.suppress(ChannelClosed, ChannelTimeout, ChannelMalformed):
-                code = self.zygote.exit_code(self.child)
+        code = None if self.child is None else self.zygote.exit_code(self.child)
         how = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
         return RewardFailed(RewardProblem(Failure.CRASHED, f"the reward's process died ({how})"))
 

@@ -7,23 +7,22 @@ candidates' code lives in workers that the zygote forks on this process's behalf
 from __future__ import annotations
 
 import hashlib
-import json
 import traceback
 from functools import lru_cache
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter
 from torch import Tensor
 
-from sandboxes.base import CheckReport, MemberResult, RewardProblem, TrainingRequest
+from sandboxes.base import CheckReport, Failure, MemberResult, RewardProblem, TrainingRequest
 from sandboxes.isolation.channel import Channel, ChannelClosed
 from sandboxes.isolation.process import ZygoteClient
 from sandboxes.torch_sim.rng import env_seeds, uniform
 from sandboxes.trainer.fields import FieldRecorder
 from sandboxes.trainer.population import Group, PopulationTrainer, Schedule
-from sandboxes.trainer.rewards import Reward, RewardFailed, TrustedReward, WorkerReward, sum_warning
+from sandboxes.trainer.rewards import Reward, RewardFailed, RewardValues, TrustedReward, WorkerReward, sum_warning
 from sandboxes.trainer.trusted import TrustedMetric, load_metric, make_simulator
+from sandboxes.wire import MEMBERS, REPORTS, REQUEST, TASK, plain
 from synth.errors import SynthError
 from synth.reward import parse_reward
 from synth.task import PREFIXES, Task
@@ -32,11 +31,8 @@ REQUEST_LIMIT = 1 << 28
 _CHECK_SEED = 10_000
 _CHECK_ENVS = 32
 _CHECK_DEADLINE_S = 10.0
-
-REQUEST = TypeAdapter(TrainingRequest)
-MEMBERS = TypeAdapter(list[MemberResult])
-TASK = TypeAdapter(Task)
-REPORTS = TypeAdapter(list[CheckReport])
+_SAME = 1e-3  # of the reward's largest magnitude; rounding differs between batch sizes by far less
+_PROJECTIONS = 8
 
 
 def main(channel: Channel, control: Channel) -> None:
@@ -63,10 +59,10 @@ def _answer(message: dict[str, Any], channel: Channel, zygote: ZygoteClient) -> 
     if message["op"] == "check":
         task = TASK.validate_python(message["task"])
         reports = [check(task, source, zygote) for source in message["sources"]]
-        return {"reports": json.loads(REPORTS.dump_json(reports))}
+        return {"reports": plain(REPORTS, reports)}
     request = REQUEST.validate_python(message["request"])
     members = train(request, message["counts"], message["device"], channel, zygote)
-    return {"members": json.loads(MEMBERS.dump_json(members))}
+    return {"members": plain(MEMBERS, members)}
 
 
 def train(
@@ -74,19 +70,19 @@ def train(
 ) -> list[MemberResult]:
     """Train this shard's members; `counts` gives first and last seed index for each reward of the request."""
     metric = load_metric(request.task)
-    groups = []
-    for reward, (first, last) in zip(request.rewards, counts, strict=True):
-        if last > first:
-            group = Group(reward.id, request.seeds[first:last], None)
-            try:
-                group.reward = _open(request.task, reward.source, metric, zygote, request.reward_deadline_s)
-            except RewardFailed as failed:
-                group.problem = failed.problem
-            groups.append(group)
     settings = request.task.training
     schedule = Schedule.of(request.env_steps, settings.num_envs, settings.rollout_steps, request.checkpoints)
-    trainer = PopulationTrainer(request.task, metric, groups, schedule, torch.device(device))
+    groups: list[Group] = []
     try:
+        for reward, (first, last) in zip(request.rewards, counts, strict=True):
+            if last > first:
+                group = Group(reward.id, request.seeds[first:last], None)
+                groups.append(group)
+                try:
+                    group.reward = _open(request.task, reward.source, metric, zygote, request.reward_deadline_s)
+                except RewardFailed as failed:
+                    group.problem = failed.problem
+        trainer = PopulationTrainer(request.task, metric, groups, schedule, torch.device(device))
         return trainer.run(lambda done: channel.send({"progress": done}))
     finally:
         for group in groups:
@@ -94,9 +90,7 @@ def train(
                 group.reward.close()
 
 
-def _open(
-    task: Task, source: str | None, metric: TrustedMetric, zygote: ZygoteClient, deadline_s: float
-) -> Reward:
+def _open(task: Task, source: str | None, metric: TrustedMetric, zygote: ZygoteClient, deadline_s: float) -> Reward:
     if source is None:
         return TrustedReward(metric.sparse)
     parsed = parse_reward(source, task)
@@ -106,7 +100,7 @@ def _open(
 
 
 def check(task: Task, source: str, zygote: ZygoteClient) -> CheckReport:
-    """The static gate, then one real call on states recorded from random behaviour."""
+    """The static gate, then real calls on states recorded from random behaviour: all, a third, and one."""
     parsed = parse_reward(source, task)
     if parsed.code is None:
         return CheckReport(problems=parsed.problems)
@@ -114,8 +108,10 @@ def check(task: Task, source: str, zygote: ZygoteClient) -> CheckReport:
     reward = None
     try:
         reward = WorkerReward(zygote, source, parsed.code.parameters, _CHECK_DEADLINE_S)
-        reward.submit({name: states[name] for name in reward.parameters})
-        values = reward.collect()
+        given = {name: states[name] for name in reward.parameters}
+        values = _call(reward, given)
+        _compare(reward, given, values, slice(1, None, 3))
+        _compare(reward, given, values, _outlier(values.reward))
         warning = sum_warning(values)
         return CheckReport(
             problems=(),
@@ -129,6 +125,34 @@ def check(task: Task, source: str, zygote: ZygoteClient) -> CheckReport:
     finally:
         if reward is not None:
             reward.close()
+
+
+def _call(reward: WorkerReward, fields: dict[str, Tensor]) -> RewardValues:
+    reward.submit(fields)
+    return reward.collect()
+
+
+def _outlier(reward: Tensor) -> slice:
+    """The state whose reward is furthest from the mean: there the batch's influence shows most."""
+    index = int((reward - reward.mean()).abs().argmax())
+    return slice(index, index + 1)
+
+
+def _compare(reward: WorkerReward, given: dict[str, Tensor], values: RewardValues, rows: slice) -> None:
+    """Hold the reward to its contract: what a state earns depends on no other state of the batch."""
+    part = {name: value[rows] for name, value in given.items()}
+    expected = values.reward[rows]
+    try:
+        found = _call(reward, part).reward
+    except RewardFailed as failed:
+        problem = failed.problem
+        message = f"for N = {len(expected)}: {problem.message}"
+        raise RewardFailed(RewardProblem(problem.kind, message, problem.line)) from None
+    if float((found - expected).abs().max()) > _SAME * max(float(values.reward.abs().max()), 1e-6):
+        message = (
+            "the reward of a state changes with the other states of the batch; reduce over the last dimension only"
+        )
+        raise RewardFailed(RewardProblem(Failure.SHAPE, f"{message}, e.g. dim=-1, never over dim=0 or all dimensions"))
 
 
 class _Hashable:
@@ -169,10 +193,14 @@ def recorded_states(key: _Hashable) -> dict[str, Tensor]:
 
 
 def _fingerprint(reward: Tensor) -> str:
-    """Hash of the values to five significant digits of the largest: equal for rewards that say the same."""
-    scale = float(reward.abs().max()) or 1.0
-    digits = torch.round(reward / scale * 1e5).to(torch.int32)
-    return hashlib.sha256(digits.numpy().tobytes() + f"{scale:.4g}".encode()).hexdigest()[:16]
+    """Hash of a few random projections (M,) to four digits: equal for rewards that say the same.
 
-
-__all__ = ["RewardProblem", "check", "main", "recorded_states", "train"]
+    Rounding every value instead would tell `a + b + c` from `c + b + a`: among thousands of values one always lies
+    where the last bit decides how it is rounded.
+    """
+    wide = reward.double()
+    size = float(wide.norm()) or 1.0
+    seeds = env_seeds(_CHECK_SEED, wide.shape[0], stream=3)
+    directions = uniform(seeds, torch.zeros_like(seeds), _PROJECTIONS).double() - 0.5
+    words = [f"{size:.4g}", *(f"{float(p):.4f}" for p in wide @ directions / size)]
+    return hashlib.sha256(" ".join(words).replace("-0.0000", "0.0000").encode()).hexdigest()[:16]

@@ -24,15 +24,12 @@ class MemberStatistics:
     def add(self, reward: Tensor, names: tuple[str, ...], components: Tensor) -> None:
         """Take in one rollout: reward (M,), components (C, M)."""
         if names != self.names or self.rows == 0:
-            self.names, self.rows, self.reward_sum = names, 0, 0.0
-            self.sums = torch.zeros(3, len(names), dtype=torch.float64)
-            self.low = torch.full((len(names),), float("inf"))
-            self.high = torch.full((len(names),), float("-inf"))
+            self._restart(names)
         self.rows += reward.shape[0]
-        self.reward_sum += float(reward.sum())
+        self.reward_sum += float(reward.sum(dtype=torch.float64))
         if names:
-            parts = components.sum(dim=1), components.square().sum(dim=1), components.abs().sum(dim=1)
-            self.sums += torch.stack(parts).cpu().double()
+            wide = components.double()  # squares of large rewards would overflow single precision
+            self.sums += torch.stack([wide.sum(dim=1), wide.square().sum(dim=1), wide.abs().sum(dim=1)]).cpu()
             low, high = torch.aminmax(components, dim=1)
             self.low = torch.minimum(self.low, low.cpu())
             self.high = torch.maximum(self.high, high.cpu())
@@ -50,5 +47,11 @@ class MemberStatistics:
             for i, name in enumerate(self.names)
         }
         reward = self.reward_sum / rows
-        self.rows = 0
+        self._restart(())
         return reward, stats
+
+    def _restart(self, names: tuple[str, ...]) -> None:
+        self.names, self.rows, self.reward_sum = names, 0, 0.0
+        self.sums = torch.zeros(3, len(names), dtype=torch.float64)
+        self.low = torch.full((len(names),), float("inf"))
+        self.high = torch.full((len(names),), float("-inf"))

@@ -71,7 +71,8 @@ class Display:
         metrics = sorted((c.metric or 0.0 for c in candidates if c.trained), reverse=True)
         trained = f"{len(metrics)} of {len(candidates)} trained"
         if metrics and best is not None:
-            text = f"generation {index}: {trained}, best metric {metrics[0]:.3f}, best so far {best.metric:.3f} ({best.id})"
+            text = f"generation {index}: {trained}, best metric {metrics[0]:.3f}"
+            text += f", best so far {best.metric:.3f} ({best.id})"
         else:
             text = f"generation {index}: {trained}"
         self.console.print(text, highlight=False, soft_wrap=True)

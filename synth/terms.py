@@ -1,0 +1,188 @@
+"""The forms that a term of a reward can take, for each feature of a task: the contents of the grammar.
+
+Goals pull the state somewhere (close to a value, inside a band, onwards); costs keep it calm; a constant pays for, or
+presses against, every further step. Numbers come from the fields' ranges, so that terms have comparable sizes, and from
+the task's text, which often names the value that is wanted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from synth.features import Feature, task_features
+from synth.gbnf import Node, Rule, alt, seq
+from synth.task import Task
+
+_GOAL_WEIGHTS = (0.5, 1.0, 2.0, 5.0)
+_COST_WEIGHTS = (0.01, 0.02, 0.05, 0.1, 0.2)
+_CONSTANTS = (0.1, 0.2, 0.5, 1.0, 2.0)
+_WIDTHS = (0.03, 0.06, 0.12, 0.25, 0.5)  # of a feature's scale
+_TARGETS = (-0.75, -0.5, -0.25, 0.25, 0.5, 0.75)  # of a feature's scale
+_STEP = 0.03  # usual change of a feature in one step, as a share of its scale
+
+
+class Terms:
+    """Grammar nodes of one task; every term is a whole line."""
+
+    goal: Node
+    cost: Node
+    constant: Node
+    any: Node
+
+    def __init__(self, task: Task, indent: str) -> None:
+        found = task_features(task)
+        spoken = [float(n) for n in re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?", task.description)]
+        states = [f for f in found if not f.is_rate and f.kind != "cost"]
+        gates = Rule("gate", alt(g for f in found if f.kind != "cost" for g in _gates(f)))
+        goals = [_goal(f, spoken, gates) for f in states]
+        drives = [d for f in found if f.is_rate for d in _drives(f, spoken)]
+        if drives:
+            goals.append(alt(drives))
+        costs = [_cost(f) for f in found if f.kind == "cost" or (f.is_rate and f.kind != "flag")]
+        first = next((f.name for f in found if f.definition is None), found[0].name)
+        constants = [
+            seq("alive = ", numbers(_CONSTANTS), f" * torch.ones_like({first})"),
+            seq("hurry = -", numbers(_CONSTANTS), f" * torch.ones_like({first})"),
+        ]
+        self.goal = Rule("goal", seq(indent, alt(goals or costs), "\n"))
+        self.cost = Rule("cost", seq(indent, alt(costs), "\n"))
+        self.constant = Rule("constant", seq(indent, alt(constants), "\n"))
+        self.any = Rule("any", alt([self.goal, self.goal, self.cost, self.constant]))
+
+
+def numbers(values: Iterable[float]) -> Node:
+    """One of these values, written out."""
+    return alt(dict.fromkeys(number(v) for v in values))
+
+
+def number(value: float) -> str:
+    """Two significant digits, never an exponent: 0.05, 1.5, 250.0."""
+    text = f"{float(f'{value:.2g}'):.6f}".rstrip("0")
+    return text + "0" if text.endswith(".") else text
+
+
+def _goal(f: Feature, spoken: list[float], gates: Node) -> Node:
+    """Forms that pull a state feature somewhere; the name tells feature and form."""
+    x, s = f.name, f.scale
+    weight = numbers(_GOAL_WEIGHTS)
+    if f.kind == "flag":
+        return alt([seq(f"{x}_bonus = ", weight, f" * {x}"), seq(f"{x}_penalty = -", weight, f" * {x}")])
+    if f.kind == "cosine":
+        return alt(
+            [
+                seq(f"{x}_bonus = ", weight, f" * {x}"),
+                seq(f"{x}_bonus_gated = ", weight, f" * (0.5 + 0.5 * {x}) * ", gates),
+                seq(f"{x}_within = ", weight, f" * ({x} > ", numbers((0.7, 0.9, 0.95, 0.98)), ").float()"),
+                _progress(f),
+            ]
+        )
+    size = x if f.kind == "positive" else f"torch.abs({x})"
+    bell = seq("torch.exp(-", _narrow(f), f" * torch.square({x}))")
+    forms = [
+        seq(f"{x}_penalty = -", _either(f, size, _GOAL_WEIGHTS)),
+        seq(f"{x}_close = ", weight, " * ", bell),
+        seq(f"{x}_close_gated = ", weight, " * ", bell, " * ", gates),
+        seq(f"{x}_within = ", weight, f" * ({size} < ", numbers(w * s for w in _WIDTHS), ").float()"),
+    ]
+    onwards = _onwards(f, spoken)
+    if onwards:
+        forms.append(alt(onwards))
+    if f.previous is not None:
+        forms.append(_progress(f))
+    return alt(forms)
+
+
+def _onwards(f: Feature, spoken: list[float]) -> list[Node]:
+    """Pulls to another value than zero: numbers of the task's text first, then shares of the range; or ever further."""
+    x, s = f.name, f.scale
+    weight, linear = numbers(_GOAL_WEIGHTS), numbers(w / s for w in _GOAL_WEIGHTS)
+    forms: list[Node] = []
+    targets = _targets(f, spoken) or _targets(f, [t * s for t in _TARGETS])
+    if targets:
+        offset, limit = alt(dict.fromkeys(_minus(t) for t in targets)), alt(dict.fromkeys(_signed(t) for t in targets))
+        forms += [
+            seq(f"{x}_at = ", weight, " * torch.exp(-", _narrow(f), f" * torch.square({x}", offset, "))"),
+            seq(f"{x}_off = -", linear, f" * torch.abs({x}", offset, ")"),
+            seq(f"{x}_above = ", weight, f" * ({x} > ", limit, ").float()"),
+        ]
+    forms.append(seq(f"{x}_up = ", linear, f" * {x}"))
+    if f.kind == "signed":
+        forms.append(seq(f"{x}_down = -", linear, f" * {x}"))
+    return forms
+
+
+def _drives(f: Feature, spoken: list[float]) -> list[Node]:
+    """Forms that want a rate: the value that the task's text names, or simply much of it."""
+    x, s = f.name, f.scale
+    if f.kind in ("flag", "cosine"):
+        return []
+    size = x if f.kind == "positive" else f"torch.abs({x})"
+    forms: list[Node] = [seq(f"{x}_more = ", _either(f, size, _GOAL_WEIGHTS))]
+    targets = _targets(f, spoken)
+    if targets:
+        offset = alt(dict.fromkeys(_minus(t) for t in targets))
+        weight, linear = numbers(_GOAL_WEIGHTS), numbers(w / s for w in _GOAL_WEIGHTS)
+        forms += [
+            seq(f"{x}_at = ", weight, " * torch.exp(-", _narrow(f), f" * torch.square({x}", offset, "))"),
+            seq(f"{x}_off = -", linear, f" * torch.abs({x}", offset, ")"),
+        ]
+    return forms
+
+
+def _cost(f: Feature) -> Node:
+    """A small price on speed or effort."""
+    size = f.name if f.kind in ("positive", "cost") else f"torch.abs({f.name})"
+    return seq(f"{f.name}_penalty = -", _either(f, size, _COST_WEIGHTS))
+
+
+def _either(f: Feature, size: str, weights: Iterable[float]) -> Node:
+    """Proportional to the size or to its square; worth the weight at the feature's scale."""
+    weights = tuple(weights)
+    linear, square = numbers(w / f.scale for w in weights), numbers(w / f.scale**2 for w in weights)
+    if f.kind == "cost":
+        return seq(linear, f" * {size}")
+    return alt([seq(linear, f" * {size}"), seq(square, f" * torch.square({f.name})")])
+
+
+def _narrow(f: Feature) -> Node:
+    """Factors that make a bell curve as wide as a share of the feature's scale."""
+    return numbers(1.0 / (w * f.scale) ** 2 for w in _WIDTHS)
+
+
+def _targets(f: Feature, values: list[float]) -> list[float]:
+    """Those of the values that lie within the feature's range; zero has forms of its own."""
+    low = f.low if f.low is not None else -f.scale
+    high = f.high if f.high is not None else f.scale
+    return [v for v in values if low < v < high and v != 0.0]
+
+
+def _minus(value: float) -> str:
+    return f" - {number(value)}" if value > 0 else f" + {number(-value)}"
+
+
+def _signed(value: float) -> str:
+    return number(value) if value >= 0 else f"-{number(-value)}"
+
+
+def _progress(f: Feature) -> Node:
+    """Change since the step before: of the value, of its size."""
+    gain = numbers(w / (f.scale * _STEP) for w in _GOAL_WEIGHTS)
+    before, x = f.previous, f.name
+    forms = [seq(f"{x}_gain = ", gain, f" * ({x} - {before})")]
+    if f.kind == "signed":
+        forms.append(seq(f"{x}_size_gain = ", gain, f" * (torch.abs({x}) - torch.abs({before}))"))
+        forms.append(seq(f"{x}_size_drop = ", gain, f" * (torch.abs({before}) - torch.abs({x}))"))
+    elif f.kind == "positive":
+        forms.append(seq(f"{x}_drop = ", gain, f" * ({before} - {x})"))
+    return alt(forms)
+
+
+def _gates(f: Feature) -> list[Node]:
+    """Factors in [0, 1] that switch another term on."""
+    x = f.name
+    if f.kind == "flag":
+        return [seq(f"(1.0 - {x})")]
+    if f.kind == "cosine":
+        return [seq(f"(0.5 + 0.5 * {x})")]
+    return [seq("torch.exp(-", numbers(1.0 / (w * f.scale) ** 2 for w in _WIDTHS), f" * torch.square({x}))")]
