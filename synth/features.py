@@ -34,6 +34,7 @@ class Feature:
     high: float | None = None
     previous: str | None = None  # the same one step earlier, as an expression
     is_rate: bool = False  # a velocity or another change per time
+    is_error: bool = False  # the distance or difference to a target
 
     def line(self) -> str | None:
         """The definition as a statement."""
@@ -96,7 +97,7 @@ def _of_vector(item: StateField) -> list[Feature]:
     else:
         now, before = f"torch.norm({name}, dim=-1)", f"torch.norm(prev_{name}, dim=-1)"
         sizes = [Feature(f"{name}_size", "positive", scale, now, 0.0, scale, before, is_rate=_is_rate(item))]
-    if any(word in name for word in _TARGET_WORDS):
+    if _is_target(item):
         return []  # a place to be reached says nothing by itself
     if item.shape[0] > len(_AXES):
         return sizes
@@ -131,7 +132,7 @@ def _pairs(task: Task) -> list[tuple[StateField, StateField]]:
         for second in candidates[i + 1 :]:
             if first.shape != second.shape or first.unit != second.unit or "quat" in first.unit:
                 continue
-            targets = [any(word in f.name for word in _TARGET_WORDS) for f in (first, second)]
+            targets = [_is_target(f) for f in (first, second)]
             bodies = first.unit == "m" and bool(first.shape)
             if sum(targets) == 1 or (sum(targets) == 0 and bodies):
                 pairs.append((second, first) if targets[0] else (first, second))
@@ -140,13 +141,19 @@ def _pairs(task: Task) -> list[tuple[StateField, StateField]]:
 
 def _difference(first: StateField, second: StateField) -> Feature:
     scale = max(_scale(first), _scale(second))
+    to_target = _is_target(first) or _is_target(second)
     if first.shape:
         name = f"{_short(first.name)}_to_{_short(second.name)}"
         now = f"torch.norm({first.name} - {second.name}, dim=-1)"
         before = f"torch.norm(prev_{first.name} - prev_{second.name}, dim=-1)"
-        return Feature(name, "positive", scale, now, 0.0, scale, before)
+        return Feature(name, "positive", scale, now, 0.0, scale, before, is_error=to_target)
     now, before = f"{first.name} - {second.name}", f"prev_{first.name} - prev_{second.name}"
-    return Feature(f"{_short(first.name)}_error", "signed", scale, now, -scale, scale, before)
+    name = f"{_short(first.name)}_error"
+    return Feature(name, "signed", scale, now, -scale, scale, before, is_error=to_target)
+
+
+def _is_target(item: StateField) -> bool:
+    return any(word in item.name for word in _TARGET_WORDS)
 
 
 def _short(name: str) -> str:

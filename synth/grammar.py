@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, replace
 
 from synth.features import task_features
-from synth.gbnf import Node, Repeat, render, sample, seq, thin
+from synth.gbnf import Node, render, sample, seq, thin
 from synth.task import PREFIXES, Task
 from synth.terms import Terms, numbers
 
@@ -25,13 +25,14 @@ _NUMBER = re.compile(r"(?<![\w.\[])\d+\.\d+(?![\w.])")
 class TermPlan:
     """What the model is to write: `kept` terms stay as they are, `retuned` ones get new numbers, new ones follow.
 
-    A plan that keeps and retunes nothing asks for a whole reward: one to three goals, then costs, then a constant.
+    `goals` and `costs` give, for every new term, the names of the features it may be about.
     """
 
     kept: tuple[str, ...] = ()
     retuned: tuple[str, ...] = ()
-    least_new: int = 1
-    most_new: int = 3
+    goals: tuple[tuple[str, ...], ...] = ()
+    costs: tuple[tuple[str, ...], ...] = ()
+    constant: bool = False
 
     @property
     def fresh(self) -> bool:
@@ -72,21 +73,50 @@ class AnswerFrame:
         return assemble(self.task, terms)
 
 
-def build_frame(task: Task, plan: TermPlan | None = None) -> AnswerFrame:
-    """The frame for new terms on this task, or for a mutation when the plan keeps some."""
-    plan = plan or TermPlan()
+def build_frame(task: Task, plan: TermPlan) -> AnswerFrame:
+    """The frame of an answer that follows the plan."""
+    terms = Terms(task, INDENT)
     body = "".join(f"{INDENT}{line}\n" for line in plan.kept)
     parts: list[Node | str] = [_with_free_numbers(line) for line in plan.retuned]
-    terms = Terms(task, INDENT)
-    if plan.fresh:
-        parts += [
-            Repeat(terms.goal, plan.least_new, plan.most_new),
-            Repeat(terms.cost, 0, 2),
-            Repeat(terms.constant, 0, 1),
-        ]
-    elif plan.most_new:
-        parts.append(Repeat(terms.any, plan.least_new, plan.most_new))
+    parts += [terms.goal(features) for features in plan.goals]
+    parts += [terms.cost(features) for features in plan.costs]
+    if plan.constant:
+        parts.append(terms.constant())
     return AnswerFrame(task, plan, f"{signature(task)}\n{body}", seq(*parts, f"{INDENT}reward ="))
+
+
+def whole_plan(task: Task, rng: random.Random) -> TermPlan:
+    """A reward from nothing: one to three goals on different features, up to two costs, perhaps a constant.
+
+    The first goal is about the way to a target where the task has one; a rate is wanted now and then.
+    """
+    terms = Terms(task, INDENT)
+    pool = [name for name in terms.states if name not in terms.errors]
+    rng.shuffle(pool)
+    if terms.rates and (not pool or rng.random() < 0.25):
+        pool.insert(rng.randint(0, len(pool)), rng.choice(terms.rates))
+    groups = [terms.errors] if terms.errors else []
+    wanted = rng.choice((0, 0, 1, 2)) if terms.errors else rng.choice((1, 2, 2, 3))
+    count = min(wanted, len(pool))
+    groups += [tuple(pool[i::count]) for i in range(count)]
+    costs = rng.sample(terms.costs, min(rng.choice((0, 1, 1, 2)), len(terms.costs)))
+    return TermPlan(goals=tuple(groups), costs=tuple((c,) for c in costs), constant=rng.random() < 0.4)
+
+
+def more_terms(task: Task, plan: TermPlan, count: int, rng: random.Random) -> TermPlan:
+    """The plan with `count` new terms of any sort."""
+    terms = Terms(task, INDENT)
+    goals, costs, constant = list(plan.goals), list(plan.costs), plan.constant
+    features = [*terms.states, *terms.rates]
+    for _ in range(count):
+        sort = rng.choice(("goal", "goal", "cost", "constant"))
+        if sort == "goal":
+            goals.append(tuple(rng.sample(features, max(1, len(features) // 2))))
+        elif sort == "cost" and terms.costs:
+            costs.append(tuple(rng.sample(terms.costs, max(1, len(terms.costs) // 2))))
+        else:
+            constant = True
+    return replace(plan, goals=tuple(goals), costs=tuple(costs), constant=constant)
 
 
 def signature(task: Task) -> str:

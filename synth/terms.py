@@ -8,7 +8,7 @@ the task's text, which often names the value that is wanted.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from synth.features import Feature, task_features
 from synth.gbnf import Node, Rule, alt, seq
@@ -18,37 +18,41 @@ _GOAL_WEIGHTS = (0.5, 1.0, 2.0, 5.0)
 _COST_WEIGHTS = (0.01, 0.02, 0.05, 0.1, 0.2)
 _CONSTANTS = (0.1, 0.2, 0.5, 1.0, 2.0)
 _WIDTHS = (0.03, 0.06, 0.12, 0.25, 0.5)  # of a feature's scale
-_TARGETS = (-0.75, -0.5, -0.25, 0.25, 0.5, 0.75)  # of a feature's scale
 _STEP = 0.03  # usual change of a feature in one step, as a share of its scale
 
 
 class Terms:
-    """Grammar nodes of one task; every term is a whole line."""
-
-    goal: Node
-    cost: Node
-    constant: Node
-    any: Node
+    """The terms of one task as grammar nodes, by feature; every term is a whole line."""
 
     def __init__(self, task: Task, indent: str) -> None:
         found = task_features(task)
         spoken = [float(n) for n in re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?", task.description)]
-        states = [f for f in found if not f.is_rate and f.kind != "cost"]
         gates = Rule("gate", alt(g for f in found if f.kind != "cost" for g in _gates(f)))
-        goals = [_goal(f, spoken, gates) for f in states]
-        drives = [d for f in found if f.is_rate for d in _drives(f, spoken)]
-        if drives:
-            goals.append(alt(drives))
-        costs = [_cost(f) for f in found if f.kind == "cost" or (f.is_rate and f.kind != "flag")]
-        first = next((f.name for f in found if f.definition is None), found[0].name)
-        constants = [
-            seq("alive = ", numbers(_CONSTANTS), f" * torch.ones_like({first})"),
-            seq("hurry = -", numbers(_CONSTANTS), f" * torch.ones_like({first})"),
-        ]
-        self.goal = Rule("goal", seq(indent, alt(goals or costs), "\n"))
-        self.cost = Rule("cost", seq(indent, alt(costs), "\n"))
-        self.constant = Rule("constant", seq(indent, alt(constants), "\n"))
-        self.any = Rule("any", alt([self.goal, self.goal, self.cost, self.constant]))
+        self.errors = tuple(f.name for f in found if f.is_error)
+        self.states = tuple(f.name for f in found if not f.is_rate and f.kind != "cost")
+        self.rates = tuple(f.name for f in found if f.is_rate)
+        self._goals = {f.name: _goal(f, spoken, gates) for f in found if f.name in self.states}
+        self._goals |= {f.name: _drive(f, spoken) for f in found if f.is_rate}
+        self._costs = {f.name: _cost(f) for f in found if f.is_rate or f.kind == "cost"}
+        self.costs = tuple(self._costs)
+        self._indent = indent
+        self._first = next((f.name for f in found if f.definition is None), found[0].name)
+
+    def goal(self, features: Sequence[str]) -> Node:
+        """A goal on one of these features."""
+        return self._line([self._goals[name] for name in features])
+
+    def cost(self, features: Sequence[str]) -> Node:
+        """A small price on one of these features."""
+        return self._line([self._costs[name] for name in features])
+
+    def constant(self) -> Node:
+        """A constant for every step: living pays, or living costs."""
+        ones = f" * torch.ones_like({self._first})"
+        return self._line([seq("alive = ", numbers(_CONSTANTS), ones), seq("hurry = -", numbers(_CONSTANTS), ones)])
+
+    def _line(self, forms: list[Node]) -> Node:
+        return seq(self._indent, alt(forms), "\n")
 
 
 def numbers(values: Iterable[float]) -> Node:
@@ -94,11 +98,11 @@ def _goal(f: Feature, spoken: list[float], gates: Node) -> Node:
 
 
 def _onwards(f: Feature, spoken: list[float]) -> list[Node]:
-    """Pulls to another value than zero: numbers of the task's text first, then shares of the range; or ever further."""
+    """Pulls to a value that the task's text names, or ever further."""
     x, s = f.name, f.scale
     weight, linear = numbers(_GOAL_WEIGHTS), numbers(w / s for w in _GOAL_WEIGHTS)
     forms: list[Node] = []
-    targets = _targets(f, spoken) or _targets(f, [t * s for t in _TARGETS])
+    targets = _targets(f, spoken)
     if targets:
         offset, limit = alt(dict.fromkeys(_minus(t) for t in targets)), alt(dict.fromkeys(_signed(t) for t in targets))
         forms += [
@@ -112,11 +116,9 @@ def _onwards(f: Feature, spoken: list[float]) -> list[Node]:
     return forms
 
 
-def _drives(f: Feature, spoken: list[float]) -> list[Node]:
+def _drive(f: Feature, spoken: list[float]) -> Node:
     """Forms that want a rate: the value that the task's text names, or simply much of it."""
     x, s = f.name, f.scale
-    if f.kind in ("flag", "cosine"):
-        return []
     size = x if f.kind == "positive" else f"torch.abs({x})"
     forms: list[Node] = [seq(f"{x}_more = ", _either(f, size, _GOAL_WEIGHTS))]
     targets = _targets(f, spoken)
@@ -127,7 +129,7 @@ def _drives(f: Feature, spoken: list[float]) -> list[Node]:
             seq(f"{x}_at = ", weight, " * torch.exp(-", _narrow(f), f" * torch.square({x}", offset, "))"),
             seq(f"{x}_off = -", linear, f" * torch.abs({x}", offset, ")"),
         ]
-    return forms
+    return alt(forms)
 
 
 def _cost(f: Feature) -> Node:

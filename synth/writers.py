@@ -16,7 +16,7 @@ from synth.candidate import Candidate
 from synth.environment_source import environment_source
 from synth.evidence import Evidence
 from synth.features import task_features
-from synth.grammar import AnswerFrame, TermPlan, build_frame, movable_lines
+from synth.grammar import AnswerFrame, TermPlan, build_frame, more_terms, movable_lines, whole_plan
 from synth.llm.base import ChatModel, Message, SamplingOptions
 from synth.prompting import Prompts
 from synth.reward import describe_signature, extract_code
@@ -24,7 +24,8 @@ from synth.task import Task
 
 _PARALLEL_CALLS = 8
 _TERM_TOKENS = 400
-_SHARE = 0.4  # of the grammar's alternatives that one sample may use
+_MOST_TERMS = 6  # rewards do not grow without end
+_SHARE = 0.5  # of the grammar's alternatives that one sample may use
 
 
 @dataclass(frozen=True)
@@ -176,24 +177,24 @@ def draw_plan(task: Task, context: Context, rng: random.Random) -> TermPlan:
     parent, evidence = context.parent, context.evidence
     lines = movable_lines(parent.source, task) if parent is not None and parent.source else {}
     if not lines or evidence is None:
-        return TermPlan()
-    anew = 0.6 if evidence.metric < 0.1 else 0.35 if evidence.metric < 0.4 else 0.15
+        return whole_plan(task, rng)
+    anew = 0.7 if evidence.metric < 0.1 else 0.35 if evidence.metric < 0.4 else 0.15
     if rng.random() < anew:
-        return TermPlan()
+        return whole_plan(task, rng)
     kept: list[str] = []
     retuned: list[str] = []
     for name, line in lines.items():
         fate = rng.choices((kept, retuned, None), _FATES[context.verdicts.get(name, "keep")])[0]
         if fate is not None:
             fate.append(line)
-    least, most = rng.choice(((0, 1), (1, 1), (1, 2)))
     if not kept and not retuned:
-        return TermPlan()
+        return whole_plan(task, rng)
+    new = rng.choice((0, 1, 1, 2))
     if len(kept) == len(lines):
-        least, most = 1, 2
-    if len(kept) + len(retuned) > 6:  # rewards do not grow without end
-        least, most = 0, 0 if retuned else 1
-    return TermPlan(tuple(kept), tuple(retuned), least, most)
+        new = max(1, new)  # else nothing would change
+    if len(kept) + len(retuned) > _MOST_TERMS and retuned:
+        new = 0
+    return more_terms(task, TermPlan(tuple(kept), tuple(retuned)), new, rng)
 
 
 def make_writer(model: ChatModel, task: Task, prompts: Prompts) -> Writer:

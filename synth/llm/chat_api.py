@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from synth.errors import ModelError
@@ -84,14 +85,7 @@ class ChatApi:
             seeded = {**request, "seed": (request["seed"] + index) & 0x7FFFFFFF} if "seed" in request else request
             return self._request(seeded)[0]
 
-        outcomes = side_by_side(single, range(len(answers), n), self._parallel)
-        answers += [o for o in outcomes if isinstance(o, Completion)]
-        errors = [o for o in outcomes if isinstance(o, BaseException)]
-        if errors and answers and isinstance(errors[0], ModelError):
-            raise PartialAnswersError(f"{errors[0]} ({len(answers)} of {n} answers came)", answers) from errors[0]
-        if errors:
-            raise errors[0]
-        return answers
+        return completions_of(side_by_side(single, range(len(answers), n), self._parallel), answers)
 
     def _request(self, request: dict[str, Any]) -> list[Completion]:
         """The answers of one request; it is made again without what the server refuses."""
@@ -168,13 +162,10 @@ def to_completions(answer: Any, price: Callable[[Usage], float | None]) -> list[
     found = []
     for index, choice in enumerate(choices):
         usage = Usage(prompt[index], completion[index])
-        cost = price(usage)
-        if not known and cost:
-            cost = None
-        message = getattr(choice, "message", None)
-        text = getattr(message, "content", None) or ""
+        text = getattr(getattr(choice, "message", None), "content", None) or ""
         # Tokens that were not counted are not free, unless the model is.
-        found.append(Completion(text, usage, cost if known or price(Usage(1, 1)) == 0.0 else None, _reason(choice)))
+        cost = price(usage) if known or price(Usage(1, 1)) == 0.0 else None
+        found.append(Completion(text, usage, cost, _reason(choice)))
     return found
 
 
@@ -189,17 +180,30 @@ def _split(total: Any, parts: int) -> list[int]:
     return [each + (index < over) for index in range(parts)]
 
 
-def side_by_side(
-    function: Callable[[int], Completion], indices: range, width: int
-) -> list[Completion | BaseException]:
-    """Results, or what was raised, in the order of the indices; at most `width` calls at one time.
+@dataclass
+class Outcome:
+    """What a call gave: a completion or an exception. As a context it takes the exception out of its block."""
+
+    completion: Completion | None = None
+    error: Exception | None = None
+
+    def __enter__(self) -> Outcome:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, Exception):
+            self.error = error
+        return isinstance(error, Exception)
+
+
+def side_by_side(function: Callable[[int], Completion], indices: range, width: int) -> list[Outcome]:
+    """Outcomes in the order of the indices; at most `width` calls at one time.
 
     The threads are daemons and the wait is in the caller's thread, so that Ctrl-C ends the program at once.
     """
-    if len(indices) == 1:
-        return [_outcome(function, indices[0])]
+    outcomes = {index: Outcome() for index in indices}
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[int, Completion | BaseException]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[int] = queue.SimpleQueue()
     for index in indices:
         waiting.put(index)
 
@@ -209,16 +213,32 @@ def side_by_side(
                 index = waiting.get_nowait()
             except queue.Empty:
                 return
-            done.put((index, _outcome(function, index)))
+            with outcomes[index] as outcome:
+                outcome.completion = function(index)
+            done.put(index)
 
-    for _ in range(min(width, len(indices))):
-        threading.Thread(target=work, daemon=True).start()
-    found = dict(done.get() for _ in indices)
-    return [found[index] for index in indices]
+    if len(indices) == 1:
+        work()
+    else:
+        for _ in range(min(width, len(indices))):
+            threading.Thread(target=work, daemon=True).start()
+    for _ in indices:
+        done.get()
+    return list(outcomes.values())
 
 
-def _outcome(function: Callable[[int], Completion], index: int) -> Completion | BaseException:
-    try:
-        return function(index)
-    except Exception as error:  # handed to the caller, who raises it
-        return error
+def completions_of(outcomes: Sequence[Outcome], before: Sequence[Completion] = ()) -> list[Completion]:
+    """The answers, after those that came `before`.
+
+    Raises:
+        PartialAnswersError: some came, some did not.
+        ModelError: none came.
+    """
+    answers = [*before, *(o.completion for o in outcomes if o.completion is not None)]
+    error = next((o.error for o in outcomes if o.error is not None), None)
+    if error is None:
+        return answers
+    if not answers or not isinstance(error, ModelError):
+        raise error
+    count = len(before) + len(outcomes)
+    raise PartialAnswersError(f"{error} ({len(answers)} of {count} answers came)", answers) from error

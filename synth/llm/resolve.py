@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from synth.errors import ModelError
 from synth.llm.base import ChatModel
+from synth.llm.providers import PROVIDERS, Provider, provider_of
 
 SETTING = "SYNTH_MODEL"
-
-
-@dataclass(frozen=True)
-class Provider:
-    """A provider that `auto` knows: the variable with its key, and the model taken when only the key is there."""
-
-    prefix: str
-    variable: str
-    model: str
-
-
-# In the order in which `auto` looks for keys.
-PROVIDERS = (
-    Provider("openai", "OPENAI_API_KEY", "openai/gpt-4.1"),
-    Provider("anthropic", "ANTHROPIC_API_KEY", "anthropic/claude-sonnet-4-5"),
-    Provider("gemini", "GEMINI_API_KEY", "gemini/gemini-2.5-pro"),
-    Provider("deepseek", "DEEPSEEK_API_KEY", "deepseek/deepseek-chat"),
-    Provider("mistral", "MISTRAL_API_KEY", "mistral/mistral-large-latest"),
-    Provider("groq", "GROQ_API_KEY", "groq/llama-3.3-70b-versatile"),
-    Provider("openrouter", "OPENROUTER_API_KEY", "openrouter/openai/gpt-4.1"),
-    Provider("xai", "XAI_API_KEY", "xai/grok-4"),
+SERVER_KEY = "SYNTH_API_KEY"  # for --api-base, so that no provider's key goes to another server
+_FORMS = (
+    "auto, local, gguf:FILE, openai/NAME, PROVIDER/NAME (any of litellm's), scripted:PATH, manual, manual:FOLDER, "
+    "random, or with --api-base the name of the server's model"
 )
 
 
@@ -54,19 +37,21 @@ def resolve_model(
     """
     variables = os.environ if environment is None else environment
     chosen = choose(name, variables, api_base)
+    if api_base is not None:
+        return _served(chosen, api_base, variables)
     kind, _, rest = chosen.partition(":")
     if kind == "gguf" and rest:
         from synth.llm.local import LocalModel
 
-        return LocalModel(Path(rest))
+        return LocalModel(Path(rest).expanduser())
     if kind == "scripted" and rest:
         from synth.llm.scripted import ScriptedModel
 
-        return ScriptedModel.from_path(Path(rest))
+        return ScriptedModel.from_path(Path(rest).expanduser())
     if kind == "manual":
         from synth.llm.manual import ManualModel
 
-        return ManualModel(Path(rest) if rest else folder or Path("manual"))
+        return ManualModel(Path(rest).expanduser() if rest else folder or Path("manual"))
     if chosen == "random":
         from synth.llm.random_model import RandomModel
 
@@ -75,54 +60,71 @@ def resolve_model(
         from synth.llm.local import embedded_model
 
         return embedded_model()
-    return _remote(chosen, api_base, variables)
+    return _remote(chosen, variables)
 
 
 def choose(name: str | None, variables: Mapping[str, str], api_base: str | None = None) -> str:
-    """The model's full name: `name` itself unless it is None or `auto`."""
+    """The model's full name: `name` itself unless it is None or `auto`.
+
+    Raises:
+        ModelError: a server's address without the name of a model there.
+    """
     if name and name != "auto":
         return name
     if variables.get(SETTING):
         return variables[SETTING]
     if api_base is not None:
         raise ModelError("--api-base needs --model: the name of a model that the server has")
-    for provider in PROVIDERS:
-        if variables.get(provider.variable):
-            return provider.model
-    return "local"
+    provider = _with_key(variables)
+    return provider.model if provider is not None and provider.model is not None else "local"
 
 
 def describe_choice(model: ChatModel, name: str | None = "auto", environment: Mapping[str, str] | None = None) -> str:
     """One line for the user: which model, and why it was chosen."""
     variables = os.environ if environment is None else environment
+    weights = getattr(model, "weights", None)
+    size = f"{weights.stat().st_size / 1e6:.0f} MB, " if isinstance(weights, Path) else ""
     if name and name != "auto":
-        return f"{model.name} (as asked for)"
+        return f"{model.name} ({size}as asked for)"
     if variables.get(SETTING):
-        return f"{model.name} (from {SETTING})"
-    for provider in PROVIDERS:
-        if variables.get(provider.variable):
-            return f"{model.name} (there is a key in {provider.variable})"
-    return f"{model.name} (embedded, free; there is no provider's key in the environment)"
+        return f"{model.name} ({size}from {SETTING})"
+    provider = _with_key(variables)
+    if provider is not None:
+        return f"{model.name} (there is a key in {provider.variable})"
+    return f"{model.name} ({size}free; no provider's key in the environment)"
 
 
-def _remote(chosen: str, api_base: str | None, variables: Mapping[str, str]) -> ChatModel:
+def _with_key(variables: Mapping[str, str]) -> Provider | None:
+    """The first provider that `auto` may choose and has a key for."""
+    return next((p for p in PROVIDERS if p.model is not None and variables.get(p.variable)), None)
+
+
+def _served(chosen: str, api_base: str, variables: Mapping[str, str]) -> ChatModel:
+    """A model of the server at this address; `llamacpp/NAME` says that the server is llama.cpp's."""
+    from synth.llm.openai_backend import OpenAIModel
+
+    if not api_base.startswith(("http://", "https://")):
+        raise ModelError(f"--api-base {api_base} is no address; it looks like http://127.0.0.1:8000/v1")
     prefix, _, rest = chosen.partition("/")
-    if api_base is not None or (prefix == "openai" and rest):
+    model = rest if prefix in ("openai", "llamacpp") and rest else chosen
+    key = variables.get(SERVER_KEY) or variables.get("OPENAI_API_KEY")
+    return OpenAIModel(model, api_base, key, llama_cpp=prefix == "llamacpp" and bool(rest))
+
+
+def _remote(chosen: str, variables: Mapping[str, str]) -> ChatModel:
+    """A provider's model."""
+    prefix, _, rest = chosen.partition("/")
+    if not prefix or not rest:
+        raise ModelError(f"unknown model '{chosen}': give {_FORMS}")
+    provider = provider_of(chosen)
+    key = variables.get(provider.variable) if provider is not None else None
+    base = variables.get("OPENAI_BASE_URL") if prefix == "openai" else None
+    if provider is not None and not key and base is None:
+        raise ModelError(f"there is no key for {chosen}: set {provider.variable}, or use --model local")
+    if prefix == "openai":
         from synth.llm.openai_backend import OpenAIModel
 
-        key = variables.get("OPENAI_API_KEY")
-        base = api_base or variables.get("OPENAI_BASE_URL")
-        if base is None and not key:
-            raise ModelError(f"there is no key for {chosen}: set OPENAI_API_KEY, or use --model local")
-        return OpenAIModel(rest if prefix == "openai" and rest else chosen, base, key)
-    if not rest:
-        raise ModelError(
-            f"unknown model '{chosen}': give local, gguf:FILE, openai/NAME, PROVIDER/NAME (any of litellm's), "
-            "scripted:PATH, manual, random, or a server's model with --api-base"
-        )
+        return OpenAIModel(rest, base, key)
     from synth.llm.litellm_backend import LiteLLMModel
 
-    for provider in PROVIDERS:
-        if provider.prefix == prefix and not variables.get(provider.variable):
-            raise ModelError(f"there is no key for {chosen}: set {provider.variable}, or use --model local")
-    return LiteLLMModel(chosen)
+    return LiteLLMModel(chosen, api_key=key)

@@ -1,5 +1,4 @@
-"""Distance from the wanted speed, linear so that swinging back and forth to gather speed costs nothing, and a bonus
-close to it."""
+"""A bonus for a speed in the band, and a slight price on the way to it that rocking to gather speed can bear."""
 
 from typing import Dict, Tuple
 
@@ -9,7 +8,7 @@ from torch import Tensor
 
 def compute_reward(angular_velocity: Tensor) -> Tuple[Tensor, Dict[str, Tensor]]:
     error = torch.abs(angular_velocity - 6.0)
-    approach = -0.1 * error
-    close = torch.exp(-torch.square(error))
-    reward = approach + close
-    return reward, {"approach": approach, "close": close}
+    approach = -0.05 * error
+    in_band = torch.sigmoid(8.0 * (1.0 - error))
+    reward = approach + in_band
+    return reward, {"approach": approach, "in_band": in_band}
