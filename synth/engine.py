@@ -27,7 +27,7 @@ from synth.version import versions
 from synth.writers import make_writer
 
 FINALISTS = 4
-CONFIRM_SEEDS = (100, 101, 102)  # apart from the search's (from 1000) and the final ones (from 0)
+CONFIRM_SEEDS = (100, 101, 102, 103)  # apart from the search's (from 1000) and the final ones (from 0)
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,8 @@ class _Run:
             NoRewardError: nothing was trained; names the commonest causes.
         """
         candidates = list(self.search.candidates.values())
-        trained = sorted((c for c in candidates if c.trained), key=lambda c: -(c.metric or 0.0))[:FINALISTS]
+        trained = sorted((c for c in candidates if c.trained), key=lambda c: (-len(c.members), -(c.metric or 0.0)))
+        trained = trained[:FINALISTS]
         if not trained:
             raise self.nothing_found(candidates)
         if len(trained) == 1:

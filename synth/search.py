@@ -18,6 +18,8 @@ from synth.strategies.base import best_of
 from synth.task import Task
 from synth.writers import Context
 
+CONFIRMED = 3  # candidates of a generation that are trained with more seeds
+
 
 class Listener(Protocol):
     """Hears how a run goes. The command line shows it; the default hears nothing."""
@@ -101,12 +103,29 @@ class Search:
             return list(candidates)
         generation = fit[0].generation
         self.listener.stage(f"generation {generation}: training {len(fit)} rewards at once")
-        seed = self.derived_seed("train", generation) % 10_000
-        result = self.train_members([(c.id, c.source) for c in fit], (seed,), env_steps)
+        result = self.train_members([(c.id, c.source) for c in fit], (self.training_seed(),), env_steps)
         measured = {c.id: c.measured(result.of(c.id)) for c in fit}
         for candidate in measured.values():
             self._keep(candidate)
         return [measured.get(c.id, c) for c in candidates]
+
+    def confirm(self, candidates: Sequence[Candidate], env_steps: int) -> list[Candidate]:
+        """See `Services.confirm`."""
+        promising = [c for c in candidates if c.trained and (c.metric or 0.0) > 0.0]
+        promising = sorted(promising, key=lambda c: -(c.metric or 0.0))[:CONFIRMED]
+        if not promising:
+            return list(candidates)
+        self.listener.stage(f"generation {promising[0].generation}: training the {len(promising)} best with more seeds")
+        first = self.training_seed()
+        result = self.train_members([(c.id, c.source) for c in promising], (first + 1, first + 2), env_steps)
+        measured = {c.id: c.measured([*c.members, *result.of(c.id)]) for c in promising}
+        for candidate in measured.values():
+            self._keep(candidate)
+        return [measured.get(c.id, c) for c in candidates]
+
+    def training_seed(self) -> int:
+        """The first seed of this run's trainings: the same for all candidates, which makes them comparable."""
+        return 1000 + self.derived_seed("train") % 9000
 
     def train_members(
         self, rewards: Sequence[tuple[str, str | None]], seeds: tuple[int, ...], env_steps: int

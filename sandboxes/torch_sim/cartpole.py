@@ -72,12 +72,9 @@ class CartPole(TorchSimulator):
 
     def advance(self, state: Tensor, action: Tensor) -> Tensor:
         """`action_repeat` steps of explicit Euler; the equations of Florian (2007) without friction."""
-        if self.action_spec.discrete:
-            force = (2 * action - 1).to(state.dtype) * MAX_FORCE
-        else:
-            force = action[:, 0] * MAX_FORCE
+        push = (2 * action - 1).to(state.dtype) if self.action_spec.discrete else action[:, 0]
         for _ in range(self.action_repeat):
-            state = euler_step(state, force)
+            state = euler_step(state, push * MAX_FORCE)
         return state
 
     def terminated(self, state: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ few operations whatever the number of layers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -44,7 +45,7 @@ class ParameterStack:
 def layer_shapes(sizes: Sequence[int]) -> list[tuple[int, int]]:
     """Weight and bias shapes of a perceptron with these layer sizes."""
     shapes = []
-    for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True):
+    for inputs, outputs in pairwise(sizes):
         shapes += [(inputs, outputs), (1, outputs)]
     return shapes
 

@@ -21,7 +21,7 @@ ATTEMPTS = 6
 LONGEST_PAUSE_S = 60.0
 LONGEST_WAIT_S = 180.0  # all pauses of one request together
 _RETRIED_STATUS = frozenset({408, 409, 425, 429})
-_CONTEXT_WORDS = ("context_length", "context length", "context window", "exceed_context", "prompt is too long")
+_CONTEXT_WORDS = ("context_length", "context length", "context window", "context size", "prompt is too long")
 _UNSUPPORTED = re.compile(r"support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra", re.IGNORECASE)
 
 

@@ -6,6 +6,7 @@ import ipaddress
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -66,14 +67,15 @@ class OpenAIModel:
 
     def complete(self, messages: Sequence[Message], n: int, options: SamplingOptions) -> list[Completion]:
         """See `ChatModel.complete`."""
-        return self._api.ask(self._request(messages, options), n)
+        return self._without_prefill(self._api.ask(self._request(messages, options), n), options)
 
     def ask_llama(
         self, messages: Sequence[Message], options: SamplingOptions, fields: dict[str, Any]
     ) -> list[Completion]:
         """One answer of llama.cpp's server, with request fields that it alone knows."""
         request = self._request(messages, options)
-        return self._api.ask({**request, "extra_body": {**request.get("extra_body", {}), **fields}}, 1)
+        request["extra_body"] = {**request.get("extra_body", {}), **fields}
+        return self._without_prefill(self._api.ask(request, 1), options)
 
     def close(self) -> None:
         """See `ChatModel.close`."""
@@ -100,6 +102,12 @@ class OpenAIModel:
         if self.supports_grammar and options.grammar:
             request["extra_body"] = {"grammar": options.grammar}
         return request
+
+    def _without_prefill(self, answers: list[Completion], options: SamplingOptions) -> list[Completion]:
+        """What follows the prefill only; llama.cpp gives it back with the answer, at least some versions do."""
+        if not (self.supports_prefill and options.prefill):
+            return answers
+        return [replace(answer, text=answer.text.removeprefix(options.prefill)) for answer in answers]
 
     def _price(self, usage: Usage) -> float | None:
         return 0.0 if self._free else cost_of(f"openai/{self.model}", usage)

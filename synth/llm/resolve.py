@@ -28,7 +28,7 @@ def resolve_model(
 
     Args:
         name: as given to `--model`; None and `auto` choose.
-        api_base: address of an OpenAI-compatible server; the name is then that server's.
+        api_base: address of an OpenAI-compatible server; names that stand for no model of this machine are its own.
         environment: where keys are looked up; the process's when None.
         folder: where the manual model exchanges its files.
 
@@ -37,8 +37,6 @@ def resolve_model(
     """
     variables = os.environ if environment is None else environment
     chosen = choose(name, variables, api_base)
-    if api_base is not None:
-        return _served(chosen, api_base, variables)
     kind, _, rest = chosen.partition(":")
     if kind == "gguf" and rest:
         from synth.llm.local import LocalModel
@@ -60,7 +58,7 @@ def resolve_model(
         from synth.llm.local import embedded_model
 
         return embedded_model()
-    return _remote(chosen, variables)
+    return _remote(chosen, variables) if api_base is None else _served(chosen, api_base, variables)
 
 
 def choose(name: str | None, variables: Mapping[str, str], api_base: str | None = None) -> str:

@@ -28,6 +28,9 @@ class Services(Protocol):
     def train(self, candidates: Sequence[Candidate], env_steps: int) -> list[Candidate]:
         """Train the valid ones together, one seed each; all are returned, measured or with their problem."""
 
+    def confirm(self, candidates: Sequence[Candidate], env_steps: int) -> list[Candidate]:
+        """Train the best few again with two more seeds; their metric becomes the mean over all three."""
+
     def context_of(self, parent: Candidate, failures: Sequence[Candidate]) -> Context:
         """Evidence, the Evaluator's reflection and verdicts for a trained parent."""
 
@@ -47,6 +50,10 @@ class Strategy(Protocol):
 
 
 def best_of(candidates: Sequence[Candidate]) -> Candidate | None:
-    """The trained candidate with the highest metric, the earliest of equals."""
+    """The trained candidate with the highest metric, the earliest of equals.
+
+    Candidates that were trained with fewer seeds than others do not compete: one lucky training is no evidence.
+    """
     trained = [c for c in candidates if c.trained]
-    return max(trained, key=lambda c: c.metric or 0.0, default=None)
+    most = max((len(c.members) for c in trained), default=0)
+    return max((c for c in trained if len(c.members) == most), key=lambda c: c.metric or 0.0, default=None)

@@ -14,8 +14,9 @@ class Eureka:
     """K samples a generation, one training each; the best by the metric is the only parent of the next.
 
     Departures from the paper: the parent is the best reward so far, not the best of the last generation (`elitist`;
-    a weak model often falls back); broken answers are repaired with their exact error before they count as lost; the
-    winner is chosen among the finalists on new seeds, after the search; there are no restarts.
+    a weak model often falls back); the best few of a generation are trained with two more seeds before one becomes the
+    parent; broken answers are repaired with their exact error before they count as lost; the winner is chosen among
+    the finalists on new seeds, after the search; there are no restarts.
     """
 
     name: str = "eureka"
@@ -27,7 +28,7 @@ class Eureka:
         context = Context()
         for generation in range(budget.generations):
             proposed = search.propose(generation, budget.samples, context)
-            candidates = search.train(proposed, budget.env_steps)
+            candidates = search.confirm(search.train(proposed, budget.env_steps), budget.env_steps)
             search.end_generation(generation, candidates)
             if generation == budget.generations - 1:
                 return
