@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from synth.llm.resolve import describe_choice, resolve_model
 from synth.prompting import Prompts
 from synth.result import EXPERT, SPARSE, Final, Score, lineage, measured_words, score_json, with_header
 from synth.search import Listener, Search, Silent
-from synth.store import RunStore, new_run_folder
+from synth.store import RunStore, run_folder
 from synth.strategies import Budget, make_strategy
 from synth.task import Task
 from synth.version import versions
@@ -98,19 +98,20 @@ class _Run:
         from sandboxes.pool import Pool
 
         self.settings, self.listener = settings, listener
-        self.task = replace(settings.task)
+        self.task = settings.task
         self.started = time.monotonic()
         strategy = make_strategy(settings.strategy)
         prompts = Prompts(settings.prompts)
         self._models: list[ChatModel] = []
-        coder_model = self._resolve(settings.model)
+        folder = run_folder(self.task.name, settings.out)
+        coder_model = self._resolve(settings.model, folder)
         evaluator_model = coder_model
         if settings.evaluator_model is not None:
-            evaluator_model = self._resolve(settings.evaluator_model)
+            evaluator_model = self._resolve(settings.evaluator_model, folder)
         listener.stage(f"model: {describe_choice(coder_model, settings.model)}")
         self.strategy = strategy
         self.model_name = coder_model.name
-        self.store = RunStore(new_run_folder(self.task.name, settings.out))
+        self.store = RunStore(folder)
         self.ledger = Ledger()
         self.sandbox: Sandbox = Pool(settings.device)
         record = CallRecord(self.store.folder)
@@ -126,8 +127,8 @@ class _Run:
             seed=settings.seed,
         )
 
-    def _resolve(self, name: str) -> ChatModel:
-        model = resolve_model(name, self.settings.api_base)
+    def _resolve(self, name: str, folder: Path) -> ChatModel:
+        model = resolve_model(name, self.settings.api_base, folder=folder / "manual")
         self._models.append(model)
         return model
 

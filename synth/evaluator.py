@@ -13,6 +13,7 @@ from synth.candidate import Candidate
 from synth.evidence import Evidence
 from synth.gbnf import Node, alt, render, seq
 from synth.llm.base import ChatModel, Message, SamplingOptions
+from synth.llm.recorder import purpose
 from synth.prompting import Prompts
 from synth.task import Task
 
@@ -57,7 +58,8 @@ class Evaluator:
             grammar=render(verdict_grammar(names)) if small else None,
             json_schema=None if small else verdict_schema(names),
         )
-        answer = read_answer(self.model.complete(messages, 1, options)[0].text)
+        with purpose(question.template, question.digest):
+            answer = read_answer(self.model.complete(messages, 1, options)[0].text)
         if answer is None:
             return Reflection(" ".join(evidence.signs), rules, by_model=False)
         verdicts = {name: str(answer.components.get(name, rules[name])) for name in names}

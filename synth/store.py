@@ -18,19 +18,15 @@ from synth.files import append_text, write_atomically
 SCHEMA_VERSION = 1
 
 
-def new_run_folder(task: str, out: Path | None) -> Path:
-    """Create the folder of a new run: `out` itself when given, else `runs/<task>-<time>-<random>`.
+def run_folder(task: str, out: Path | None) -> Path:
+    """Where a new run goes: `out` itself when given, else `runs/<task>-<time>-<random>`. Nothing is created yet.
 
     Raises:
-        StoreError: it cannot be made, or `out` holds a run already.
+        StoreError: `out` holds a run already.
     """
     folder = out or Path("runs") / f"{task}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     if (folder / "run.json").exists():
         raise StoreError(f"{folder} already holds a run; give another folder with --out")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot create the run folder {folder}: {error.strerror}") from error
     return folder
 
 
@@ -38,7 +34,12 @@ class RunStore:
     """Writes one run's folder."""
 
     def __init__(self, folder: Path) -> None:
+        """Create the folder; StoreError when it cannot be made."""
         self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot create the run folder {folder}: {error.strerror}") from error
 
     @property
     def name(self) -> str:

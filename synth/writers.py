@@ -17,8 +17,9 @@ from synth.environment_source import environment_source
 from synth.evidence import Evidence
 from synth.features import task_features
 from synth.grammar import AnswerFrame, TermPlan, build_frame, more_terms, movable_lines, whole_plan
-from synth.llm.base import ChatModel, Message, SamplingOptions
-from synth.prompting import Prompts
+from synth.llm.base import ChatModel, Completion, Message, SamplingOptions
+from synth.llm.recorder import purpose
+from synth.prompting import Prompts, Rendered
 from synth.reward import describe_signature, extract_code
 from synth.task import Task
 
@@ -49,6 +50,19 @@ class Answer:
     conversation: tuple[Message, ...] = ()
 
 
+@dataclass(frozen=True)
+class Conversation:
+    """Messages to a model, and the prompt that ends them, for the record."""
+
+    messages: tuple[Message, ...]
+    prompt: Rendered
+
+    def ask(self, model: ChatModel, count: int, options: SamplingOptions) -> list[Completion]:
+        """`count` answers, recorded as made from this prompt."""
+        with purpose(self.prompt.template, self.prompt.digest):
+            return model.complete(self.messages, count, options)
+
+
 class Writer(Protocol):
     """Asks a model for rewards."""
 
@@ -70,7 +84,7 @@ class FreeWriter:
         self.model, self.task, self.prompts, self.temperature = model, task, prompts, temperature
         self._source = environment_source(task)
 
-    def messages(self, context: Context) -> tuple[Message, ...]:
+    def conversation(self, context: Context) -> Conversation:
         """System and task; then, with a parent, its answer and the feedback."""
         task = self.prompts.render(
             "coder/task", task=self.task, source=self._source, signature=describe_signature(self.task)
@@ -80,7 +94,7 @@ class FreeWriter:
             text += "\n" + self.prompts.render("coder/failures", failures=context.failures).text
         opening = (Message("system", self.prompts.render("coder/system").text), Message("user", text))
         if context.parent is None or context.evidence is None:
-            return opening
+            return Conversation(opening, task)
         feedback = self.prompts.render(
             "coder/feedback",
             evidence=context.evidence,
@@ -88,15 +102,15 @@ class FreeWriter:
             verdicts=context.verdicts,
             failures=context.failures,
         )
-        return (*opening, Message("assistant", context.parent.answer), Message("user", feedback.text))
+        replies = (Message("assistant", context.parent.answer), Message("user", feedback.text))
+        return Conversation((*opening, *replies), feedback)
 
     def write(self, count: int, seed: int, context: Context) -> list[Answer]:
         """See `Writer.write`."""
-        messages = self.messages(context)
-        origin: Literal["new", "mutation"] = "mutation" if len(messages) > 2 else "new"
-        options = SamplingOptions(temperature=self.temperature, seed=seed)
-        found = self.model.complete(messages, count, options)
-        return [Answer(c.text, extract_code(c.text), origin, messages) for c in found]
+        talk = self.conversation(context)
+        origin: Literal["new", "mutation"] = "mutation" if len(talk.messages) > 2 else "new"
+        found = talk.ask(self.model, count, SamplingOptions(temperature=self.temperature, seed=seed))
+        return [Answer(c.text, extract_code(c.text), origin, talk.messages) for c in found]
 
     def repair(self, broken: Sequence[tuple[Answer, tuple[RewardProblem, ...]]], seed: int) -> list[Answer]:
         """See `Writer.repair`; the calls run side by side."""
@@ -106,7 +120,7 @@ class FreeWriter:
             request = self.prompts.render("coder/repair", problems=problems)
             messages = (*answer.conversation, Message("assistant", answer.text), Message("user", request.text))
             options = SamplingOptions(temperature=self.temperature, seed=seed + index)
-            completion = self.model.complete(messages, 1, options)[0]
+            completion = Conversation(messages, request).ask(self.model, 1, options)[0]
             return Answer(completion.text, extract_code(completion.text), answer.origin, messages)
 
         with ThreadPoolExecutor(_PARALLEL_CALLS) as pool:
@@ -127,7 +141,7 @@ class GrammarWriter:
         meanings = {f.name: f.meaning for f in task.fields}
         self._words = [(f.name, meanings.get(f.name) or f.definition or "") for f in task_features(task)]
 
-    def messages(self, context: Context) -> tuple[Message, ...]:
+    def conversation(self, context: Context) -> Conversation:
         """System and task, short: a small model attends to little, and every token costs time."""
         feedback = ""
         if context.evidence is not None:
@@ -135,7 +149,8 @@ class GrammarWriter:
                 "coder/compact_feedback", evidence=context.evidence, verdicts=context.verdicts
             ).text
         text = self.prompts.render("coder/compact_task", task=self.task, words=self._words, feedback=feedback)
-        return (Message("system", self.prompts.render("coder/compact_system").text), Message("user", text.text))
+        system = self.prompts.render("coder/compact_system").text
+        return Conversation((Message("system", system), Message("user", text.text)), text)
 
     def write(self, count: int, seed: int, context: Context) -> list[Answer]:
         """See `Writer.write`: each sample has a plan and a grammar of its own."""
@@ -147,7 +162,7 @@ class GrammarWriter:
 
     def _one(self, frame: AnswerFrame, context: Context, seed: int) -> Answer:
         fresh = frame.plan.fresh
-        messages = self.messages(Context() if fresh else context)
+        talk = self.conversation(Context() if fresh else context)
         options = SamplingOptions(
             temperature=self.temperature,
             seed=seed,
@@ -155,8 +170,8 @@ class GrammarWriter:
             prefill=frame.prefix,
             max_tokens=_TERM_TOKENS,
         )
-        text = self.model.complete(messages, 1, options)[0].text
-        return Answer(frame.prefix + text, frame.finish(text), "new" if fresh else "mutation", messages)
+        text = talk.ask(self.model, 1, options)[0].text
+        return Answer(frame.prefix + text, frame.finish(text), "new" if fresh else "mutation", talk.messages)
 
     def repair(self, broken: Sequence[tuple[Answer, tuple[RewardProblem, ...]]], seed: int) -> list[Answer]:
         """See `Writer.repair`: there is nothing to tell a model that cannot read an error."""
