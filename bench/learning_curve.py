@@ -1,6 +1,6 @@
 """Draws the final comparison of a run: winner, expert's and sparse reward, mean and range over the seeds.
 
-    python -m bench.learning_curve runs/<run> docs/learning_curve.png
+python -m bench.learning_curve runs/<run> docs/learning_curve.png
 """
 
 from __future__ import annotations

@@ -36,9 +36,7 @@ HANG = RewardSource(
 )
 GREEDY = RewardSource(
     "greedy",
-    "def compute_reward(angle):\n"
-    "    wide = angle.unsqueeze(-1).repeat(1, 260000)\n"
-    "    return wide.sum(dim=-1), {}\n",
+    "def compute_reward(angle):\n    wide = angle.unsqueeze(-1).repeat(1, 260000)\n    return wide.sum(dim=-1), {}\n",
 )
 SEEDS = (0, 1, 2)
 
