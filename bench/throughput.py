@@ -69,7 +69,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-    parser.add_argument("--env-steps", type=int, default=131_072, help="environment steps of each candidate")
+    parser.add_argument("--env-steps", type=int, default=98_304, help="environment steps of each candidate")
     parser.add_argument("--repeats", type=int, default=2, help="runs of the one program, of which the best counts")
     options = parser.parse_args()
     steps, cores = options.env_steps, available_cores()
