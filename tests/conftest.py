@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+
+# As in every process of the engine, and before anything imports torch: one thread, and the same kernels everywhere.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_name] = "1"
+os.environ["MKL_CBWR"] = "AUTO,STRICT"
 
 
 @pytest.hookimpl(wrapper=True)

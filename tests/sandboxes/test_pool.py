@@ -258,7 +258,7 @@ def test_an_interrupted_training_leaves_no_stale_answer(two: Pool, alone: dict[s
 
     with pytest.raises(KeyboardInterrupt):
         two.train(request(UPRIGHT, SPARSE), interrupt)
-    assert workers(two) == []
+    assert all_end(workers(two))  # the zygote kills them once it sees that their shard has gone
     assert two.train(request(EXPERT)).of("expert") == alone["expert"]
 
 
