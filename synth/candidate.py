@@ -56,8 +56,10 @@ class Candidate:
         return replace(self, members=tuple(members), problems=problems)
 
     def as_json(self) -> dict[str, Any]:
-        """For the run folder."""
-        return {"schema_version": SCHEMA_VERSION, **json.loads(_ADAPTER.dump_json(self))}
+        """For the run folder. What UTF-8 cannot say (half a surrogate pair) becomes a question mark."""
+        source = None if self.source is None else _sayable(self.source)
+        plain = replace(self, answer=_sayable(self.answer), source=source)
+        return {"schema_version": SCHEMA_VERSION, **json.loads(_ADAPTER.dump_json(plain))}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Candidate:
@@ -66,6 +68,10 @@ class Candidate:
 
 
 _ADAPTER = TypeAdapter(Candidate)
+
+
+def _sayable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def commonest(problems: list[RewardProblem], limit: int = 3) -> list[tuple[RewardProblem, int]]:

@@ -56,6 +56,11 @@ def _stripped(node: ast.stmt) -> ast.stmt | None:
     for key in blocks:
         kept = [new for child in getattr(node, key) if (new := _stripped(child)) is not None]
         setattr(node, key, kept or ([ast.Pass()] if key == "body" else []))
+    handlers = [h for h in getattr(node, "handlers", []) if h.type is None or not _tells(h.type)]
+    for handler in handlers:
+        handler.body = [new for child in handler.body if (new := _stripped(child)) is not None] or [ast.Pass()]
+    if isinstance(node, ast.Try):
+        node.handlers = handlers
     return node
 
 

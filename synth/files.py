@@ -13,6 +13,8 @@ from synth.errors import StoreError
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file's content; a crash leaves the old one or the new one.
 
+    What UTF-8 cannot say (half a surrogate pair in a model's answer) becomes a question mark.
+
     Raises:
         StoreError: it cannot be written, as on a full disk; says what to do.
     """
@@ -20,7 +22,7 @@ def write_atomically(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -48,7 +50,7 @@ def append_text(path: Path, text: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
+        with path.open("a", encoding="utf-8", errors="replace") as file:
             file.write(text)
     except OSError as error:
         raise unwritable(path, error) from error

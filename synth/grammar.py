@@ -18,7 +18,8 @@ from synth.task import PREFIXES, Task
 from synth.terms import Terms, numbers
 
 INDENT = "    "
-_NUMBER = re.compile(r"(?<![\w.\[])\d+\.\d+(?![\w.])")
+# As this module writes them, and as `ast.unparse` does: 0.00005 becomes 5e-05.
+_NUMBER = re.compile(r"(?<![\w.\[])(?:\d+\.\d+|\d+(?:\.\d+)?e[+-]?\d+)(?![\w.])")
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ class AnswerFrame:
     def finish(self, answer: str) -> str:
         """The reward's source; an answer cut off in the middle keeps its whole lines."""
         terms: dict[str, str] = {}
-        for line in [*self.plan.kept, *answer.splitlines()]:
+        whole = answer.splitlines(keepends=True)
+        whole = [line for line in whole if line.endswith("\n")]  # half a term can be valid and say something else
+        for line in [*self.plan.kept, *whole]:
             match = re.fullmatch(r"\s*(\w+) = (.+?)\s*", line)
             if match and match[1] != "reward" and _is_expression(match[2]):
                 name = _free_name(match[1], match[2], terms)

@@ -56,6 +56,8 @@ class Prompts:
             line = getattr(error, "lineno", None)
             where = f", line {line}" if line else ""
             raise SynthError(f"the prompt template {name}.j2{where}: {error}") from error
+        except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
+            raise SynthError(f"the prompt template {name}.j2 cannot be filled: {error}") from error
         return Rendered(text.strip() + "\n", name, hashlib.sha256(source.encode()).hexdigest()[:12])
 
 

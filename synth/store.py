@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from synth.candidate import Candidate
 from synth.errors import StoreError
 from synth.files import append_text, write_atomically
@@ -79,11 +81,19 @@ def read_run(folder: Path) -> dict[str, Any]:
     run = _read_json(folder / "run.json")
     result = folder / "result.json"
     run["result"] = _read_json(result) if result.is_file() else None
-    run["candidates"] = [
-        Candidate.from_json(_read_json(path)) for path in sorted(folder.glob("candidates/*/candidate.json"))
-    ]
+    run["candidates"] = [_read_candidate(path) for path in sorted(folder.glob("candidates/*/candidate.json"))]
     run["events"] = _read_events(folder / "events.jsonl")
     return run
+
+
+def _read_candidate(path: Path) -> Candidate:
+    data = _read_json(path)
+    try:
+        return Candidate.from_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise StoreError(f"{path} holds no candidate: key '{key}': {first['msg']}") from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:

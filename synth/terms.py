@@ -7,6 +7,7 @@ the task's text, which often names the value that is wanted.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -61,7 +62,9 @@ def numbers(values: Iterable[float]) -> Node:
 
 
 def number(value: float) -> str:
-    """Two significant digits, never an exponent: 0.05, 1.5, 250.0."""
+    """Two significant digits, never an exponent: 0.05, 1.5, 250.0. Sizes below 0.000001 are written as that."""
+    if 0 < abs(value) < 1e-6:
+        value = math.copysign(1e-6, value)
     text = f"{float(f'{value:.2g}'):.6f}".rstrip("0")
     return text + "0" if text.endswith(".") else text
 

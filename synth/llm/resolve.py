@@ -8,9 +8,11 @@ from pathlib import Path
 
 from synth.errors import ModelError
 from synth.llm.base import ChatModel
+from synth.llm.faults import ATTEMPTS
 from synth.llm.providers import PROVIDERS, Provider, provider_of
 
 SETTING = "SYNTH_MODEL"
+ATTEMPTS_SETTING = "SYNTH_MODEL_ATTEMPTS"  # most requests for one answer, before a server counts as unreachable
 SERVER_KEY = "SYNTH_API_KEY"  # for --api-base, so that no provider's key goes to another server
 _FORMS = (
     "auto, local, gguf:FILE, openai/NAME, PROVIDER/NAME (any of litellm's), scripted:PATH, manual, manual:FOLDER, "
@@ -106,7 +108,8 @@ def _served(chosen: str, api_base: str, variables: Mapping[str, str]) -> ChatMod
     prefix, _, rest = chosen.partition("/")
     model = rest if prefix in ("openai", "llamacpp") and rest else chosen
     key = variables.get(SERVER_KEY) or variables.get("OPENAI_API_KEY")
-    return OpenAIModel(model, api_base, key, llama_cpp=prefix == "llamacpp" and bool(rest))
+    llama_cpp = prefix == "llamacpp" and bool(rest)
+    return OpenAIModel(model, api_base, key, llama_cpp=llama_cpp, attempts=_attempts(variables))
 
 
 def _remote(chosen: str, variables: Mapping[str, str]) -> ChatModel:
@@ -122,7 +125,14 @@ def _remote(chosen: str, variables: Mapping[str, str]) -> ChatModel:
     if prefix == "openai":
         from synth.llm.openai_backend import OpenAIModel
 
-        return OpenAIModel(rest, base, key)
+        return OpenAIModel(rest, base, key, attempts=_attempts(variables))
     from synth.llm.litellm_backend import LiteLLMModel
 
     return LiteLLMModel(chosen, api_key=key)
+
+
+def _attempts(variables: Mapping[str, str]) -> int:
+    text = variables.get(ATTEMPTS_SETTING) or str(ATTEMPTS)
+    if not text.isdecimal() or int(text) < 1:
+        raise ModelError(f"{ATTEMPTS_SETTING} is {text}; it must be a whole number from 1")
+    return int(text)

@@ -29,9 +29,14 @@ def value(expression: str | None, **fields: Tensor) -> Tensor:
     return result
 
 
-def field(name: str, shape: tuple[int, ...] = (), unit: str = "m", high: float | None = 2.0, **more: object) -> StateField:
+def field(
+    name: str,
+    shape: tuple[int, ...] = (),
+    unit: str = "m",
+    high: float | None = 2.0,
+) -> StateField:
     low = None if high is None else -high
-    return StateField(name, shape, unit, "", low=low, high=high, **more)  # type: ignore[arg-type]
+    return StateField(name, shape, unit, "", low=low, high=high)
 
 
 def test_distance_is_measured_between_body_and_target() -> None:
