@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from sandboxes.base import Sandbox
 from synth.candidate import Candidate, commonest
 from synth.coder import Coder
-from synth.errors import ModelError, NoRewardError
+from synth.errors import ModelError, NoRewardError, StoreError
 from synth.evaluator import Evaluator
 from synth.evidence import gather_evidence
 from synth.llm.base import ChatModel
@@ -80,7 +81,11 @@ def run_search(settings: RunSettings, listener: Listener | None = None) -> RunRe
     try:
         return run.execute()
     except KeyboardInterrupt:
-        run.leave("interrupted")
+        with contextlib.suppress(StoreError):  # a full disk must not hide why the run ended
+            run.leave("interrupted")
+        raise
+    except NoRewardError:
+        run.leave("no_reward")
         raise
     except ModelError as error:
         found = run.leave("model_unreachable")
@@ -140,12 +145,14 @@ class _Run:
         )
         self.store.event("started", task=self.task.name, model=self.model_name, strategy=settings.strategy)
         self.strategy.run(self.search, Budget(settings.generations, settings.samples, settings.steps))
-        winner = self.confirm()
-        final = self.compare(winner)
-        return self.deliver(winner, final)
+        for winner in self.confirm():
+            final = self.compare(winner)
+            if final is not None:
+                return self.deliver(winner, final)
+        raise NoRewardError(f"every finalist failed when it was trained again; see {self.store.folder / 'candidates'}")
 
-    def confirm(self) -> Candidate:
-        """The best finalist on new seeds: one lucky training must not win.
+    def confirm(self) -> list[Candidate]:
+        """The finalists, ranked by their metric on new seeds: one lucky training must not win.
 
         Raises:
             NoRewardError: nothing was trained; names the commonest causes.
@@ -156,26 +163,28 @@ class _Run:
         if not trained:
             raise self.nothing_found(candidates)
         if len(trained) == 1:
-            return trained[0]
+            return trained
         self.listener.stage(f"training the {len(trained)} best again on new seeds")
         result = self.search.train_members([(c.id, c.source) for c in trained], CONFIRM_SEEDS, self.settings.steps)
         scores = {c.id: Score.of(result, c.id) for c in trained}
         again = {c.id: s.metric for c in trained if (s := scores[c.id]) is not None}
         self.store.event("confirmed", metrics=again)
-        return max(trained, key=lambda c: again.get(c.id, -1.0))
+        return sorted(trained, key=lambda c: -again.get(c.id, -1.0))
 
     def nothing_found(self, candidates: list[Candidate]) -> NoRewardError:
         """The error for a search without one trained reward."""
         causes = commonest([p for c in candidates for p in c.problems])
         words = "; ".join(f"{count} times: {problem.message}" for problem, count in causes)
-        self.store.event("no_reward", causes=words)
         return NoRewardError(
             f"none of {len(candidates)} rewards could be trained ({words or 'no answers'}); "
             f"try more --samples or another --model; the answers are in {self.store.folder / 'candidates'}"
         )
 
-    def compare(self, winner: Candidate) -> Final:
-        """Winner, expert's and sparse reward trained together on seeds the search never used."""
+    def compare(self, winner: Candidate) -> Final | None:
+        """Winner, expert's and sparse reward trained together on seeds the search never used.
+
+        None when the winner failed with one of them: then the next finalist has its turn.
+        """
         self.listener.stage("training the winner, the expert's and the sparse reward on held-out seeds")
         rewards: list[tuple[str, str | None]] = [(winner.id, winner.source), (SPARSE, None)]
         if self.task.expert_path.is_file():
@@ -184,7 +193,8 @@ class _Run:
         score = Score.of(result, winner.id)
         if score is None:
             problem = next(m.problem for m in result.of(winner.id) if m.problem is not None)
-            raise NoRewardError(f"the winner {winner.id} failed when it was trained again: {problem.message}")
+            self.listener.warning(f"{winner.id} failed when it was trained again: {problem.message}")
+            return None
         self.store.write_json("final.json", {"winner": winner.id, "training": asdict(result)})
         return Final(score, Score.of(result, EXPERT), Score.of(result, SPARSE))
 

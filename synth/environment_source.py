@@ -10,7 +10,9 @@ from pathlib import Path
 
 from synth.task import Task
 
-_SECRET = re.compile(r"reward|metric|score|success|fitness", re.IGNORECASE)
+_SECRET = re.compile(
+    r"reward|metric|score|success|fitness|penalty|penalties|bonus|(?<![a-z])(rew|costs?)(?![a-z])", re.IGNORECASE
+)
 
 
 def environment_source(task: Task) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -17,8 +17,7 @@ from synth.llm.recorder import purpose
 from synth.prompting import Prompts
 from synth.task import Task
 
-Verdict = Literal["keep", "rescale", "rewrite", "drop"]
-VERDICTS: tuple[str, ...] = get_args(Verdict)
+VERDICTS = ("keep", "rescale", "rewrite", "drop")
 _REFLECTION_TOKENS = 1500
 
 
@@ -33,8 +32,8 @@ class Reflection:
 
 class _Answer(BaseModel):
     model_config = ConfigDict(extra="ignore")
-    components: dict[str, Verdict]
-    reflection: str = ""
+    components: dict[str, Any]
+    reflection: str | None = ""
 
 
 class Evaluator:
@@ -62,8 +61,9 @@ class Evaluator:
             answer = read_answer(self.model.complete(messages, 1, options)[0].text)
         if answer is None:
             return Reflection(" ".join(evidence.signs), rules, by_model=False)
-        verdicts = {name: str(answer.components.get(name, rules[name])) for name in names}
-        text = " ".join(answer.reflection.split()) or " ".join(evidence.signs)
+        said = {name: answer.components.get(name) for name in names}
+        verdicts = {name: str(v) if v in VERDICTS else rules[name] for name, v in said.items()}
+        text = " ".join((answer.reflection or "").split()) or " ".join(evidence.signs)
         return Reflection(text, verdicts, by_model=True)
 
 

@@ -20,7 +20,7 @@ SUBSTEPS = 4
 
 
 class PlanarPush(TorchSimulator):
-    """State: pusher x, y (m) and velocity (m/s), puck x, y (m) and velocity (m/s), goal x, y (m, fixed in an episode)."""
+    """State, two values each: pusher (m), its velocity (m/s), puck (m), its velocity (m/s), goal (m, fixed)."""
 
     action_spec = ActionSpec(size=2)
     observation_size = 12

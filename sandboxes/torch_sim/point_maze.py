@@ -143,7 +143,8 @@ def _way_over(position: Tensor, goal: Tensor) -> Tensor:
 
 
 def _length(start: Tensor, end: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(start - end, dim=-1)
+    way: Tensor = torch.linalg.vector_norm(start - end, dim=-1)
+    return way
 
 
 def _free(start: Tensor, end: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ class Quadrotor(TorchSimulator):
 
     def terminated(self, state: Tensor) -> Tensor:
         """(B,) bool: on the ground, too far from the goal, or upside down."""
-        far = torch.linalg.vector_norm(state[:, :3] - state[:, 13:], dim=-1) > MAX_DISTANCE
+        far: Tensor = torch.linalg.vector_norm(state[:, :3] - state[:, 13:], dim=-1) > MAX_DISTANCE
         return far | (state[:, 2] < 0.0) | (body_up(state[:, 6:10])[:, 2] < MIN_UPRIGHT)
 
     def fields(self) -> dict[str, Tensor]:
@@ -85,7 +85,7 @@ class Quadrotor(TorchSimulator):
         }
 
     def observation(self) -> Tensor:
-        """(B, 18): way to the goal (m) and velocity (m/s) in the body's frame, rotation matrix (9), angular velocity."""
+        """(B, 18): way to the goal and velocity in the body's frame, rotation matrix, angular velocity; SI units."""
         matrix = rotation_matrix(self.state[:, 6:10])
         way = self.state[:, 13:] - self.state[:, :3]
         seen = torch.stack([way, self.state[:, 3:6]], dim=-1)  # (B, 3, 2)

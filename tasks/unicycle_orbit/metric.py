@@ -1,4 +1,4 @@
-"""Share of the episode's second half spent on the orbit: within 20 cm of the radius, 0.6 to 1 m/s, counter-clockwise."""
+"""Share of the episode's second half spent on the orbit: within 20 cm of it, counter-clockwise, at 0.6 m/s or more."""
 
 import torch
 from torch import Tensor
