@@ -64,7 +64,7 @@ class Evaluator:
         said = {name: answer.components.get(name) for name in names}
         verdicts = {name: str(v) if v in VERDICTS else rules[name] for name, v in said.items()}
         text = " ".join((answer.reflection or "").split()) or " ".join(evidence.signs)
-        return Reflection(text, verdicts, by_model=True)
+        return Reflection(text, verdicts, by_model=any(v in VERDICTS for v in said.values()))
 
 
 def verdict_grammar(names: list[str]) -> Node:
