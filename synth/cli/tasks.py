@@ -32,7 +32,8 @@ def command(as_json: bool) -> None:
         table.add_column(title, no_wrap=title != "what is asked for")
     for task in tasks:
         missing = missing_parts(task)
-        words = task.description if not missing else f"not ready: {missing}"
+        first_sentence = task.description.split(". ")[0].rstrip(".") + "."
+        words = first_sentence if not missing else f"not ready: {missing}"
         table.add_row(task.name, task.simulator, f"{task.threshold:.2f}", words)
     Console().print(table)
 
