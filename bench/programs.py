@@ -81,6 +81,7 @@ def sb3(index: int, env_steps: int) -> None:
     import gymnasium
     import torch
     from stable_baselines3 import PPO
+    from stable_baselines3.common.logger import Logger
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     torch.set_num_threads(1)
@@ -98,6 +99,7 @@ def sb3(index: int, env_steps: int) -> None:
         seed=index,
         device="cpu",
     )
+    model.set_logger(Logger(folder=None, output_formats=[]))  # by default it leaves a folder in /tmp for every run
     model.learn(env_steps)
 
 
