@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sandboxes.isolation.levels import Isolation
 from synth.task import Task
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Failure(str, Enum):
     NON_FINITE = "non_finite"  # NaN or infinity
     TIMEOUT = "timeout"
     CRASHED = "crashed"  # the worker died
+    VIOLATION = "violation"  # the worker was ended for what only hostile code tries
     SIMULATOR = "simulator"  # the simulator failed
     NO_CODE = "no_code"  # the model's answer held no code
     DUPLICATE = "duplicate"
@@ -185,6 +187,13 @@ class Progress(Protocol):
 
 class Sandbox(Protocol):
     """Checks and trains rewards. Implemented by `sandboxes.pool.Pool`."""
+
+    def isolation(self) -> Isolation:
+        """How well rewards are confined here; waits until that is known.
+
+        Raises:
+            SynthError: less well than was demanded.
+        """
 
     def check(self, task: Task, sources: list[str]) -> list[CheckReport]:
         """Run each reward on recorded states of the task; never raises for what a reward does."""

@@ -21,6 +21,7 @@ from sandboxes.base import (
     TrainingResult,
 )
 from sandboxes.isolation.channel import ChannelClosed, ChannelMalformed, ChannelTimeout
+from sandboxes.isolation.levels import LEVELS, Isolation, require
 from sandboxes.isolation.process import Child, ZygoteProcess
 from sandboxes.wire import MEMBERS, REPORTS, REQUEST, TASK, plain
 from synth.errors import SynthError, TaskError
@@ -42,11 +43,24 @@ class Pool:
     Starting is lazy: the zygote begins to import torch at construction and is waited for at the first use.
     """
 
-    def __init__(self, device: str = "auto", shards: int | None = None) -> None:
-        self.device = device
+    def __init__(
+        self,
+        device: str = "auto",
+        shards: int | None = None,
+        limit: str = LEVELS[-1],
+        minimum: str | None = None,
+    ) -> None:
+        """`limit`, `minimum`: the highest level of isolation to use, and the lowest to work at."""
+        self.device, self.limit, self.minimum = device, limit, minimum
         self._wanted = shards
         self._shards: list[Child] = []
-        self._zygote = ZygoteProcess()
+        self._zygote = ZygoteProcess(self.limit)
+
+    def isolation(self) -> Isolation:
+        """See `sandboxes.base.Sandbox.isolation`."""
+        found = self._zygote.wait_ready()
+        require(found, self.minimum)
+        return found
 
     def check(self, task: Task, sources: list[str]) -> list[CheckReport]:
         """See `sandboxes.base.Sandbox.check`: the sources are dealt out over the shards."""
@@ -98,7 +112,8 @@ class Pool:
         """All shards, those that ended since the last request replaced."""
         if self._zygote.ended():
             self.close()
-            self._zygote = ZygoteProcess()
+            self._zygote = ZygoteProcess(self.limit)
+        self.isolation()
         count = 1 if self._device_name() == "cuda" else self._wanted or available_cores()
         for shard in [s for s in self._shards if s.channel.hung_up()]:
             self._discard(shard)
@@ -166,7 +181,7 @@ class Pool:
                     del waiting[fd]
 
     def _obituary(self, shard: Child, error: Exception) -> dict[str, Any]:
-        code = self._zygote.exit_code(shard)
+        code = self._zygote.ending(shard).code
         how = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
         return {"lost": f"the training process died ({how}; {error})"}
 

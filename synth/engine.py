@@ -46,6 +46,7 @@ class RunSettings:
     env_steps: int | None = None  # of one training; None: the task's default
     seed: int = 0
     device: str = "auto"
+    min_isolation: str | None = None  # refuse to run where rewards are confined less well
     out: Path | None = None
     prompts: Path | None = None
 
@@ -118,7 +119,7 @@ class _Run:
         self.model_name = coder_model.name
         self.store = RunStore(folder)
         self.ledger = Ledger()
-        self.sandbox: Sandbox = Pool(settings.device)
+        self.sandbox: Sandbox = Pool(settings.device, minimum=settings.min_isolation)
         record = CallRecord(self.store.folder)
         coder = RecordedModel(coder_model, record, self.ledger, "coder")
         evaluator = RecordedModel(evaluator_model, record, self.ledger, "evaluator")
@@ -144,6 +145,10 @@ class _Run:
             "run.json", {"run": self.store.name, "settings": _plain(settings), "versions": versions()}
         )
         self.store.event("started", task=self.task.name, model=self.model_name, strategy=settings.strategy)
+        isolation = self.sandbox.isolation()
+        self.store.event("isolation", **isolation.as_json())
+        if isolation.warning:
+            self.listener.warning(isolation.warning)
         self.strategy.run(self.search, Budget(settings.generations, settings.samples, settings.steps))
         for winner in self.confirm():
             final = self.compare(winner)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,14 +65,18 @@ def read_reward(name: str, task: Task) -> str | None:
         raise RewardError(f"{name} cannot be read: {error.strerror}") from error
 
 
-def check_reward(source: str, task: Task, device: str = "cpu") -> CheckReport:
-    """The static gate, and where it passes one call on recorded states in a worker process."""
+def check_reward(source: str, task: Task, device: str = "cpu", min_isolation: str | None = None) -> CheckReport:
+    """The static gate, and where it passes one call on recorded states in a worker process.
+
+    Raises:
+        SynthError: rewards cannot be confined as well as `min_isolation` demands.
+    """
     from sandboxes.pool import Pool
 
     parsed = parse_reward(source, task)
     if parsed.code is None:
         return CheckReport(problems=parsed.problems)
-    with Pool(device, shards=1) as pool:
+    with Pool(device, shards=1, minimum=min_isolation) as pool:
         return pool.check(task, [source])[0]
 
 
@@ -82,12 +87,15 @@ def evaluate_reward(
     env_steps: int | None = None,
     device: str = "auto",
     progress: Progress | None = None,
+    min_isolation: str | None = None,
+    warn: Callable[[str], None] = lambda text: None,
 ) -> Evaluation:
     """Train a reward with several seeds and score the final policies.
 
     Raises:
         RewardError: the file cannot be read.
         NoRewardError: the reward is invalid, or failed in training; names the problem.
+        SynthError: rewards cannot be confined as well as `min_isolation` demands.
     """
     from sandboxes.pool import Pool
 
@@ -97,8 +105,11 @@ def evaluate_reward(
         if problems:
             raise NoRewardError(f"{name} is no valid reward for {task.name}: {describe(problems[0])}")
     steps = env_steps or task.training.env_steps
-    with Pool(device) as pool:
+    with Pool(device, minimum=min_isolation) as pool:
         if source is not None:
+            warning = pool.isolation().warning
+            if warning:
+                warn(warning)
             report = pool.check(task, [source])[0]
             if not report.ok:
                 raise NoRewardError(f"{name} is no valid reward for {task.name}: {describe(report.problems[0])}")

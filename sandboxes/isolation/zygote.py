@@ -7,37 +7,44 @@ no secret and stays single-threaded, so that its children are safe to fork. When
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
+from sandboxes.isolation import linux, memory
 from sandboxes.isolation.channel import Channel, ChannelClosed, ChannelMalformed, ChannelTimeout
-from sandboxes.isolation.process import die_with_parent
+from sandboxes.isolation.confine import Confinement, die_with_parent
 
 ENTRIES = ("worker", "shard")
+_WATCH_S = 0.1
 
 
 class Zygote:
     """The loop that answers spawn, status and kill requests on its control connections."""
 
-    def __init__(self, control: Channel) -> None:
+    def __init__(self, control: Channel, confinement: Confinement) -> None:
         from multiprocess import get_context
 
         self.context = get_context("fork")
         self.pid = os.getpid()
-        self.primary = control
+        self.primary, self.confinement = control, confinement
         self.controls = [control]
         self.children: dict[int, Any] = {}
         self.owners: dict[int, Channel] = {}  # of each child, the connection that asked for it
+        self.workers: set[int] = set()
+        self.reasons: dict[int, str] = {}  # of each worker that was killed for its use of memory
 
     def serve(self) -> None:
         """Until the engine hangs up."""
         while True:
-            ready, _, _ = select.select(self.controls, [], [], 1.0)
+            ready, _, _ = select.select(self.controls, [], [], _WATCH_S if self.workers else 1.0)
             self._reap()
+            self._watch_memory()
             for control in ready:
                 try:
                     message = control.receive(10.0)
@@ -72,7 +79,7 @@ class Zygote:
             child = self.children.get(pid)
             if child is not None:
                 child.join(float(message.get("wait_s", 0.0)))
-            return {"exitcode": None if child is None else child.exitcode}
+            return {"exitcode": None if child is None else child.exitcode, "reason": self.reasons.get(pid)}
         return {"error": f"unknown request {op!r}"}
 
     def _spawn(self, entry: str, fds: list[int]) -> int:
@@ -84,6 +91,8 @@ class Zygote:
         child = self.context.Process(target=self._run_child, args=(entry, fds), daemon=False)
         child.start()
         self.children[child.pid] = child
+        if entry == "worker":
+            self.workers.add(child.pid)
         if control_of_child is not None:
             control_of_child.close()
             fds = fds[:-1]
@@ -94,11 +103,18 @@ class Zygote:
     def _run_child(self, entry: str, fds: list[int]) -> None:
         os.setsid()  # a group of its own, so that one kill takes all it started
         die_with_parent(self.pid)
-        _close_all_but(fds)
+        root = self.confinement.root if entry == "worker" else None
+        _close_all_but(fds if root is None else [*fds, root])
         if entry == "worker":
             from sandboxes.isolation import worker
 
-            worker.main(Channel(socket.socket(fileno=fds[0]), accept_fds=True))
+            channel = Channel(socket.socket(fileno=fds[0]), accept_fds=True)
+            try:
+                self.confinement.apply(self.pid)
+            except OSError as error:
+                channel.send({"ok": False, "message": f"the worker could not be confined: {error}"})
+                os._exit(1)
+            worker.main(channel)
         else:
             from sandboxes.trainer import shard
 
@@ -107,6 +123,8 @@ class Zygote:
     def _kill(self, pid: int) -> None:
         child = self.children.pop(pid, None)
         self.owners.pop(pid, None)
+        self.reasons.pop(pid, None)
+        self.workers.discard(pid)
         if child is None:
             return
         try:
@@ -114,10 +132,40 @@ class Zygote:
         except (ProcessLookupError, PermissionError):
             child.kill()  # it has not called setsid yet, or is gone
         child.join(5.0)
+        self._end_strays()
 
     def _reap(self) -> None:
         for child in self.children.values():
             child.is_alive()  # collects the exit status of those that ended
+        self._end_strays()
+
+    def _end_strays(self) -> None:
+        """Kill what children left behind: as their subreaper this process inherits every orphan among them."""
+        if linux.LINUX:
+            mine = Path(f"/proc/self/task/{self.pid}/children").read_text().split()
+            for pid in {int(word) for word in mine} - self.children.keys():
+                with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+
+    def _watch_memory(self) -> None:
+        """Kill a worker that holds more than it may, and the largest one when the machine runs out."""
+        if not linux.LINUX or not self.workers:
+            return
+        held = {pid: memory.resident(pid) for pid in self.workers if pid not in self.reasons}
+        for pid, amount in held.items():
+            if amount > memory.WORKER_BYTES:
+                self._kill_for(
+                    pid, f"it held {amount >> 20} MB of memory; at most {memory.WORKER_BYTES >> 20} are given"
+                )
+        largest = max(held, key=lambda pid: held[pid], default=None)
+        if largest is not None and held[largest] > memory.SMALL_BYTES and memory.running_out():
+            self._kill_for(largest, f"the machine ran out of memory while it held {held[largest] >> 20} MB")
+
+    def _kill_for(self, pid: int, reason: str) -> None:
+        self.reasons[pid] = reason
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _close_all_but(keep: list[int]) -> None:
@@ -130,20 +178,26 @@ def _close_all_but(keep: list[int]) -> None:
         os.closerange(low + 1, high)
 
 
-def main(fd: int) -> None:
-    """Import what children need, say so, serve."""
+def main(fd: int, limit: str) -> None:
+    """Import what children need, find out how well they can be confined, say so, serve."""
     import torch
 
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     torch.set_flush_denormal(True)
-    from sandboxes.isolation import worker  # noqa: F401  (imported so that children have it)
-    from sandboxes.trainer import shard  # noqa: F401
+    from sandboxes.isolation.probe import probe, warm_up
+    from sandboxes.trainer import shard  # noqa: F401  (imported so that children have it)
 
     control = Channel(socket.socket(fileno=fd), accept_fds=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the engine's to handle
-    control.send({"ready": True})
-    zygote = Zygote(control)
+    if linux.LINUX:
+        linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+        linux.prctl(linux.PR_SET_DUMPABLE, 0)  # workers of the same user must not look into this process
+    warm_up()
+    confinement = Confinement(limit)
+    found = probe(confinement)
+    control.send({"isolation": found.as_json()})
+    zygote = Zygote(control, confinement)
     try:
         zygote.serve()
     finally:
@@ -151,4 +205,4 @@ def main(fd: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from torch import Tensor
 from sandboxes.base import Failure, RewardProblem
 from sandboxes.isolation.buffer import MAX_COMPONENTS, InputSpec, Layout, SharedBuffer
 from sandboxes.isolation.channel import ChannelClosed, ChannelMalformed, ChannelTimeout
-from sandboxes.isolation.process import Child, ZygoteClient
+from sandboxes.isolation.process import Child, Ending, ZygoteClient
 from sandboxes.trainer.fields import arguments
 from synth.task import Parameter
 
@@ -189,8 +190,13 @@ class WorkerReward:
         return reply
 
     def _crashed(self) -> RewardFailed:
-        code = None if self.child is None else self.zygote.exit_code(self.child)
-        how = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        end = Ending(None) if self.child is None else self.zygote.ending(self.child)
+        if end.reason is not None:
+            return RewardFailed(RewardProblem(Failure.CRASHED, f"the reward's process was ended: {end.reason}"))
+        if end.code == -signal.SIGSYS:
+            message = "the reward tried what only hostile code does (a socket, a process, a signal): it was ended"
+            return RewardFailed(RewardProblem(Failure.VIOLATION, message))
+        how = f"killed by signal {-end.code}" if end.code is not None and end.code < 0 else f"exit code {end.code}"
         return RewardFailed(RewardProblem(Failure.CRASHED, f"the reward's process died ({how})"))
 
 

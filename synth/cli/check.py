@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from sandboxes.isolation.levels import LEVELS
 from synth.cli import print_json
 from synth.errors import EXIT_DONE, EXIT_NO_REWARD
 
@@ -13,9 +14,14 @@ from synth.errors import EXIT_DONE, EXIT_NO_REWARD
 @click.command(short_help="Say whether a reward is valid for a task.")
 @click.argument("reward", metavar="REWARD.py")
 @click.argument("task")
+@click.option(
+    "--min-isolation",
+    type=click.Choice(LEVELS),
+    help="Refuse to work where rewards are confined less well than this; see `synth doctor`.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 @click.pass_context
-def command(ctx: click.Context, reward: str, task: str, as_json: bool) -> None:
+def command(ctx: click.Context, reward: str, task: str, min_isolation: str | None, as_json: bool) -> None:
     """Say whether REWARD.py is a valid reward for TASK, without training.
 
     First the static gate (imports, functions, field names), then one call on recorded states in a process of its own:
@@ -28,7 +34,7 @@ def command(ctx: click.Context, reward: str, task: str, as_json: bool) -> None:
     source = read_reward(reward, loaded)
     if source is None:
         raise click.UsageError("the sparse reward belongs to the task and needs no check")
-    report = check_reward(source, loaded)
+    report = check_reward(source, loaded, min_isolation=min_isolation)
     result: dict[str, Any] = {
         "ok": report.ok,
         "scriptable": report.scriptable,

@@ -33,7 +33,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
     Exit code 0 when `synth run` can work here, 2 when something it needs is missing.
     """
-    findings = [look() for look in (_python, _torch, _device, _model, _local, _simulators, _workers, _disk)]
+    findings = [look() for look in (_python, _torch, _device, _model, _local, _simulators, _workers, _isolation, _disk)]
     good = all(f.ok for f in findings if f.needed)
     if as_json:
         print_json({"ok": good, "findings": [asdict(f) for f in findings]})
@@ -113,6 +113,17 @@ def _workers() -> Finding:
     if not report.ok:
         return Finding("reward workers", False, describe(report.problems[0]))
     return Finding("reward workers", True, "start and compute; rewards run in processes of their own")
+
+
+def _isolation() -> Finding:
+    from sandboxes.pool import Pool
+
+    try:
+        with Pool("cpu", shards=1) as pool:
+            found = pool.isolation()
+    except (SynthError, OSError) as error:
+        return Finding("isolation", False, str(error), needed=False)
+    return Finding("isolation", found.warning is None, f"level {found.words()}", needed=False)
 
 
 def _disk() -> Finding:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from sandboxes.isolation.levels import LEVELS
 from synth.cli import print_json
 
 
@@ -30,6 +31,11 @@ from synth.cli import print_json
 @click.option("--env-steps", type=click.IntRange(1), help="Environment steps of one training [the task's default].")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Decides everything random.")
 @click.option("--device", default="auto", show_default=True, type=click.Choice(["auto", "cpu", "cuda"]))
+@click.option(
+    "--min-isolation",
+    type=click.Choice(LEVELS),
+    help="Refuse to work where rewards are confined less well than this; see `synth doctor`.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="The run's folder [runs/<task>-<time>].")
 @click.option("--prompts", type=click.Path(path_type=Path), help="Your own prompt templates, before the bundled ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
@@ -46,6 +52,7 @@ def command(
     env_steps: int | None,
     seed: int,
     device: str,
+    min_isolation: str | None,
     out: Path | None,
     prompts: Path | None,
     as_json: bool,
@@ -72,6 +79,7 @@ def command(
         env_steps=env_steps,
         seed=seed,
         device=device,
+        min_isolation=min_isolation,
         out=out,
         prompts=prompts,
     )
