@@ -45,7 +45,7 @@ def victims() -> Iterator[dict[str, object]]:
     """Files anybody may read, a file nobody else may, servers that listen."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        folder.chmod(0o777)
+        folder.chmod(0o1777)  # like /tmp: anybody may write, nobody may delete what is another's
         yield from _victims(folder)
 
 
