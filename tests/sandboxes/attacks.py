@@ -70,7 +70,12 @@ ATTACKS = {
     # --- other processes
     "signal to the parent": Attack("os.kill(os.getppid(), 9)", "seccomp", KILLED, name_stops=True),
     "signal to the trainer": Attack("os.kill({trainer}, 9)", "seccomp", KILLED, name_stops=True),
-    "signal to everybody": Attack("os.kill(-1, 9)", "seccomp", KILLED, name_stops=True),
+    "signal to everybody": Attack(
+        "os.kill(-1, 9)\nraise OSError('the kernel does not say whom it hit; neighbours show it')",
+        "seccomp",
+        KILLED,
+        name_stops=True,
+    ),
     "a thread's signal to the parent": Attack(
         _syscall("syscall(234, os.getppid(), os.getppid(), 9)"), "seccomp", KILLED, name_stops=True
     ),
