@@ -15,10 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sandboxes.isolation import landlock, linux, seccomp
+from sandboxes.isolation import landlock, linux, memory, seccomp
 from sandboxes.isolation.levels import LAYER_OF, LAYERS, LEVELS
 
-MEMORY_BYTES = 4 << 30  # that a reward may allocate, beyond what torch holds at the start
 _DESCRIPTORS = 64
 _NOBODY = 65534
 _FIRST_USER = 0x60000000  # far above the users of any system; the process id is added
@@ -70,15 +69,18 @@ class Confinement:
         """A network with nothing in it, no shared IPC objects, and an empty, deleted directory as the root."""
         if self.root is None:
             raise OSError(errno.ENOENT, "no directory for temporary files is writable")
-        try:
-            if os.geteuid() != 0:
-                raise PermissionError
-            linux.unshare(_NAMESPACES)  # root keeps its namespace of users, to become nobody in it
-        except OSError:
-            linux.unshare(_USER_NAMESPACE | _NAMESPACES)
+        _unshare()
         os.fchdir(self.root)
         os.chroot(".")
         os.close(self.root)
+
+
+def _unshare() -> None:
+    """Root keeps its namespace of users where it may, to become another user in it; all others need a new one."""
+    if os.geteuid() == 0:
+        with contextlib.suppress(OSError):
+            return linux.unshare(_NAMESPACES)
+    return linux.unshare(_USER_NAMESPACE | _NAMESPACES)
 
 
 def limit_resources() -> None:
@@ -93,7 +95,7 @@ def limit_resources() -> None:
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")  # when memory runs out, this process goes first
         pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limits[resource.RLIMIT_AS] = pages * resource.getpagesize() + MEMORY_BYTES
+        limits[resource.RLIMIT_AS] = pages * resource.getpagesize() + memory.WORKER_BYTES
         limits[resource.RLIMIT_NPROC] = 0
         limits[resource.RLIMIT_MSGQUEUE] = 0
     for kind, limit in limits.items():

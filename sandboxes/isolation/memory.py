@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-WORKER_BYTES = 4 << 30  # that one worker may hold; an allocation beyond it fails already where RLIMIT_AS works
+WORKER_BYTES = 4 << 30  # that a worker may allocate beyond what torch holds at the start, and hold altogether
 SMALL_BYTES = 1 << 30  # a worker that holds less is not why memory runs out
 _LEAST_AVAILABLE = 0.05  # of the machine's memory
 

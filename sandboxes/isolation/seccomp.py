@@ -1,4 +1,4 @@
-"""A system call filter for workers: `synth`'s allow-list as a classic BPF program, installed for good."""
+"""A system call filter for workers: the allow-list of `syscalls` as a classic BPF program, installed for good."""
 
 from __future__ import annotations
 

@@ -152,7 +152,8 @@ class Zygote:
         """Kill a worker that holds more than it may, and the largest one when the machine runs out."""
         if not linux.LINUX or not self.workers:
             return
-        held = {pid: memory.resident(pid) for pid in self.workers if pid not in self.reasons}
+        alive = [pid for pid in self.workers if self.children[pid].is_alive()]  # the ids of others may be in use again
+        held = {pid: memory.resident(pid) for pid in alive if pid not in self.reasons}
         for pid, amount in held.items():
             if amount > memory.WORKER_BYTES:
                 self._kill_for(

@@ -55,6 +55,15 @@ def one_line(done: subprocess.CompletedProcess[str], code: int) -> str:
     return lines[0]
 
 
+def test_isolation_is_told_and_can_be_demanded(tmp_path: Path) -> None:
+    reward = tmp_path / "reward.py"
+    reward.write_text(GOOD)
+    (found,) = (f for f in answer(synth("doctor", "--json"))["findings"] if f["name"] == "isolation")
+    assert found["text"].startswith("level full"), "this suite needs a machine that offers every level"
+    assert answer(synth("check", reward, "pendulum_swingup", "--min-isolation", "full", "--json"))["ok"]
+    assert "full" in one_line(synth("check", reward, "pendulum_swingup", "--min-isolation", "best"), 2)
+
+
 def test_tasks() -> None:
     rows = answer(synth("tasks", "--json"))
     assert [r["name"] for r in rows] == discover_tasks()

@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,12 +21,13 @@ from sandboxes.isolation.process import ZygoteProcess
 from sandboxes.pool import Pool
 from sandboxes.trainer.rewards import RewardFailed, WorkerReward
 from synth.errors import SynthError
-from synth.reward import parse_reward
-from synth.task import load_task
+from synth.reward import RewardCode
+from synth.reward_names import FUNCTIONS, METHODS
+from synth.task import discover_tasks, load_task
 
 TASK = load_task("pendulum_swingup")
 GOOD = "import torch\ndef compute_reward(angle):\n    r = torch.cos(angle)\n    return r, {'height': r}\n"
-PARAMETERS = parse_reward(GOOD, TASK).code.parameters  # type: ignore[union-attr]
+PARAMETERS = RewardCode.load(GOOD, TASK).parameters
 STATES = {"angle": torch.linspace(-3.0, 3.0, 500)}
 DEADLINE_S = 2.0
 
@@ -137,18 +140,94 @@ def test_scribbling_over_the_inputs_reaches_nobody(zygotes: dict[str, ZygoteProc
     assert torch.equal(STATES["angle"], before)
 
 
-def test_every_function_of_the_contract_works_when_confined(zygotes: dict[str, ZygoteProcess]):
+@pytest.mark.parametrize("name", discover_tasks())
+def test_every_experts_reward_works_when_confined(name: str, zygotes: dict[str, ZygoteProcess]):
+    task = load_task(name)
+    source = task.expert_path.read_text()
+    code = RewardCode.load(source, task)
+    reward = WorkerReward(zygotes["full"], source, code.parameters, 10.0)
+    reward.submit({p.name: torch.full((4, *p.field.shape), 0.5) for p in code.parameters})
+    assert reward.collect().reward.shape == (4,)
+    assert reward.scriptable()
+    reward.close()
+
+
+CALLS = sorted(n for n in FUNCTIONS if n.startswith("torch.")) + [f"torch.Tensor.{name}" for name in sorted(METHODS)]
+SHORT = 6  # a message holds the outcomes of that many
+
+
+@pytest.mark.parametrize("start", range(0, len(CALLS), SHORT))
+def test_every_function_of_the_contract_does_the_same_when_confined(start: int, zygotes: dict[str, ZygoteProcess]):
     """What torch loads only when it is first used could not be loaded any more."""
-    for name in (p.parent.name for p in TASK.folder.parent.glob("*/expert_reward.py")):
-        task = load_task(name)
-        source = task.expert_path.read_text()
-        code = parse_reward(source, task).code
-        assert code is not None
-        reward = WorkerReward(zygotes["full"], source, code.parameters, 10.0)
-        reward.submit({p.name: torch.full((4, *p.field.shape), 0.5) for p in code.parameters})
-        assert reward.collect().reward.shape == (4,)
-        assert reward.scriptable()
-        reward.close()
+    calls = [name for name in CALLS[start : start + SHORT] if torch_has(name)]
+    source = (
+        "import math, torch\ndef compute_reward(angle):\n    said = []\n    x = torch.ones(3, 3)\n"
+        f"    for f in [{', '.join(calls)}]:\n"
+        "        for given in [(x,), (x, x), (x, 0), (x, x, x), (x, 0, 1), (3, 3), ([x, x],)]:\n"
+        "            try: f(*given); said.append('+')\n"
+        "            except Exception as error: said.append(type(error).__name__[:2])\n"
+        "    raise KeyError(''.join(said))\n"
+    )
+    free, confined = (outcome(zygotes[level], source).problem for level in ("process", "full"))
+    assert free.message.startswith("KeyError"), free
+    assert confined == free
+
+
+def torch_has(name: str) -> bool:
+    """Whether torch has it: the methods of the contract include those of dictionaries and lists."""
+    found: object = torch
+    for part in name.split(".")[1:]:
+        found = getattr(found, part, None)
+    return found is not None
+
+
+def test_a_worker_that_holds_too_much_is_ended_and_orphans_are_too():
+    """Limits stop both before the zygote has to; here it has nothing but itself."""
+    done = subprocess.run([sys.executable, "-c", KEEPER], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split("\n")[:3] == ["it held more than it may", "-9", "no orphan"], done.stderr
+
+
+KEEPER = """
+import os, time
+from types import SimpleNamespace
+from sandboxes.isolation import linux, memory
+from sandboxes.isolation.zygote import Zygote
+
+linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+memory.WORKER_BYTES = 150 << 20
+zygote = Zygote(None, None)
+
+def greedy():
+    held = bytearray(os.urandom(1 << 20) * 300)
+    time.sleep(60)
+
+def parent_of_an_orphan():
+    if os.fork() == 0:
+        time.sleep(60)
+
+def start(target):
+    child = zygote.context.Process(target=target)
+    child.start()
+    zygote.children[child.pid] = child
+    return child
+
+small, large = start(lambda: time.sleep(60)), start(greedy)
+zygote.workers |= {small.pid, large.pid}
+deadline = time.monotonic() + 30
+while large.is_alive() and time.monotonic() < deadline:
+    zygote._watch_memory()
+    time.sleep(0.05)
+assert small.is_alive() and list(zygote.reasons) == [large.pid], zygote.reasons
+assert "MB of memory" in zygote.reasons[large.pid]
+print("it held more than it may", large.exitcode, sep="\\n")
+start(parent_of_an_orphan).join()
+children = lambda: {int(c) for c in open(f"/proc/self/task/{os.getpid()}/children").read().split()}
+before = children()
+zygote._reap()
+assert children() < before and children() == {small.pid}, (before, children())
+print("no orphan")
+small.kill()
+"""
 
 
 def test_a_forbidden_call_is_named_as_one(zygotes: dict[str, ZygoteProcess]):

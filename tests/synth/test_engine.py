@@ -108,6 +108,7 @@ def test_everything_is_kept_in_the_folder(random_run: RunResult) -> None:
             assert candidate.members[0].checkpoints[-1].env_steps == 4096
     kinds = [e["event"] for e in found["events"]]
     assert kinds[0] == "started"
+    assert found["events"][1]["level"] == "full"
     assert kinds[-1] == "done"
     assert [kinds.count(k) for k in ("proposed", "generation", "reflected")] == [2, 2, 1]
     assert sum(e["env_steps"] for e in found["events"] if e["event"] == "trained") == result["env_steps"]
